@@ -37,23 +37,17 @@ func (p *pair) account(params *detect.Params, now time.Time) (refit bool) {
 
 // accountLines folds the bytes of that time on each path, and returns how many arrived.
 func (p *pair) accountLines(params *detect.Params, span time.Duration, now time.Time) (bytes float64) {
-	size, worst, known := p.size(), time.Duration(0), true
+	size, worst, refills := p.size(), time.Duration(0), false
 	for i := range p.lines {
 		ln := &p.lines[i]
 		arrived, trip := ln.account(span), ln.trip(now)
-		if ln.Refills(now) {
-			trip = 0
-		}
 		bytes += arrived
-		worst, known = max(worst, trip), known && (arrived == 0 || trip > 0)
+		worst, refills = max(worst, trip), refills || arrived > 0 && ln.Refills(now)
 		if !ln.Fresh(now) {
-			ln.gaps.account(params, arrived, size, trip, span, now)
+			ln.gaps.account(params, arrived, size, params.GapLimit(trip, ln.Refills(now)), span, now)
 		}
 	}
-	if !known {
-		worst = 0
-	}
-	p.gaps.account(params, bytes, size, worst, span, now)
+	p.gaps.account(params, bytes, size, params.GapLimit(worst, refills), span, now)
 	return bytes
 }
 
@@ -69,20 +63,17 @@ type gap struct {
 // gaps are that where hosts are in the same queue, and where it may be the pair's own.
 type gaps struct{ shared, own gap }
 
-// account takes what arrived in an interval, in packets of that size, and in that time there and back: not what was
-// sent, most of which a full device may drop at once. The longest of a moment counts, as bulk comes in bursts, and
-// begins slowly.
-func (g *gaps) account(params *detect.Params, arrived, size float64, trip, span time.Duration, now time.Time) {
+// account takes what arrived in an interval, in packets of that size: not what was sent, most of which a full device
+// may drop at once. Limit is how long it may have to wait in a queue of its own. The longest of a moment counts, as
+// bulk comes in bursts, and begins slowly.
+func (g *gaps) account(params *detect.Params, arrived, size float64, limit, span time.Duration, now time.Time) {
 	rate := arrived / span.Seconds()
-	shared, own := time.Duration(0), time.Duration(0)
+	shared := time.Duration(0)
 	if arrived >= bulk {
 		shared = params.GapOf(size, rate)
 	}
-	if arrived >= bulk || trip > 0 {
-		own = params.GapQueued(size, rate, trip)
-	}
 	g.shared.take(shared, now)
-	g.own.take(max(shared, own), now)
+	g.own.take(max(shared, params.GapQueued(size, rate, limit)), now)
 }
 
 // take takes what was found of an interval.

@@ -206,6 +206,8 @@ func (p *pair) refusesSome(params *detect.Params, now time.Time) bool {
 // silence has told of the first alone.
 func (iq *inquirer) doubtAgain(p *pair, now time.Time) time.Duration {
 	after := iq.params.AckWithin / 2
-	iq.agenda.add(p, now.Add(after), now)
+	if !p.doubted.After(now) { // else that is in the agenda already, and each would have another one follow
+		iq.agenda.add(p, now.Add(after), now)
+	}
 	return after
 }

@@ -226,7 +226,7 @@ func TestGap(t *testing.T) {
 		ln.sent.Bytes += step.sent.Bytes
 		size := p.size()
 		ln.counted = counted{ln.sent, ln.received}
-		p.gaps.account(&params, step.arrived, size, step.trip, epoch, now)
+		p.gaps.account(&params, step.arrived, size, params.GapLimit(step.trip, false), epoch, now)
 		if p.gaps.own.most < step.least || p.gaps.own.most > step.max {
 			t.Errorf("%s: %v, want %v to %v", step.name, p.gaps.own.most, step.least, step.max)
 		}

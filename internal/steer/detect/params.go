@@ -162,17 +162,23 @@ func (p *Params) GapOf(size, rate float64) time.Duration {
 	return min(time.Duration(float64(p.GapRate)*size/rate*float64(time.Second)), p.GapMost)
 }
 
-// GapQueued is the same of traffic that may be in a queue of its own, as long as its connections take so long for a
-// round trip; 0 where that is not known yet.
-func (p *Params) GapQueued(size, rate float64, trip time.Duration) time.Duration {
+// GapQueued is the same of traffic that may be in a queue of its own, of which one hand-over waits there up to that
+// limit (GapLimit).
+func (p *Params) GapQueued(size, rate float64, limit time.Duration) time.Duration {
 	if size < full || rate <= 0 {
 		return 0
 	}
-	most := p.GapAlone
-	if trip > 0 {
-		most = min(time.Duration(p.Times)*trip, p.PassingMost)
+	return min(time.Duration(p.GapOver*atOnce/rate*float64(time.Second)), limit)
+}
+
+// GapLimit is how long what is handed over at once may wait in a queue of its own, as connections take so long for a
+// round trip there; 0 if no connection tells, as of datagrams. They do not tell of a queue that fills yet.
+func (p *Params) GapLimit(trip time.Duration, fills bool) time.Duration {
+	limit := min(time.Duration(p.Times)*trip, p.PassingMost)
+	if fills {
+		limit = max(limit, p.GapAlone)
 	}
-	return min(time.Duration(p.GapOver*atOnce/rate*float64(time.Second)), most)
+	return limit
 }
 
 // deadline is when a probe counts as overdue on a path with that round trip.

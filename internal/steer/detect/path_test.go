@@ -419,16 +419,19 @@ func TestGapQueued(t *testing.T) {
 		name             string
 		size, rate       float64
 		trip, least, top time.Duration
+		fills            bool
 	}{
-		{"15 Mbit/s", 1448, 15 * mbit, 60 * ms, 50 * ms, 55 * ms},
-		{"5 Mbit/s", 1448, 5 * mbit, 90 * ms, 150 * ms, 160 * ms},
-		{"hardly anything", 1448, mbit / 2, time.Second, params.PassingMost, params.PassingMost},
-		{"a program that sends 5 Mbit/s", 1448, 5 * mbit, ms / 10, ms / 5, ms / 5},
-		{"small packets in a queue", 300, mbit, 60 * ms, 0, 0},
-		{"nothing", 1448, 0, 60 * ms, 0, 0},
-		{"trips are not known", 1448, 5 * mbit, 0, params.GapAlone, params.GapAlone},
+		{"15 Mbit/s", 1448, 15 * mbit, 60 * ms, 50 * ms, 55 * ms, false},
+		{"5 Mbit/s", 1448, 5 * mbit, 90 * ms, 150 * ms, 160 * ms, false},
+		{"hardly anything", 1448, mbit / 2, time.Second, params.PassingMost, params.PassingMost, false},
+		{"a program that sends 5 Mbit/s", 1448, 5 * mbit, ms / 10, ms / 5, ms / 5, false},
+		{"small packets in a queue", 300, mbit, 60 * ms, 0, 0, false},
+		{"nothing", 1448, 0, 60 * ms, 0, 0, false},
+		{"datagrams", 1448, 5 * mbit, 0, 0, 0, false},
+		{"the queue fills", 1448, 5 * mbit, ms, params.GapAlone, params.GapAlone, true},
+		{"fills again", 1448, 5 * mbit, 90 * ms, 150 * ms, 160 * ms, true},
 	} {
-		if got := params.GapQueued(tt.size, tt.rate, tt.trip); got < tt.least || got > tt.top {
+		if got := params.GapQueued(tt.size, tt.rate, params.GapLimit(tt.trip, tt.fills)); got < tt.least || got > tt.top {
 			t.Errorf("%s: %v, want %v to %v", tt.name, got, tt.least, tt.top)
 		}
 	}
