@@ -101,3 +101,34 @@ func TestAgenda(t *testing.T) {
 		}
 	}
 }
+
+// TestDoubtAgain: while connections of a pair do not begin it is looked at every 10 ms, by one appointment, however
+// often it was due for other reasons; and no longer once it has left the default network, or for 5 s.
+func TestDoubtAgain(t *testing.T) {
+	a, p, _ := onePair(t)
+	now := time.Unix(1e9, 0)
+	iq, params := a.inquirer, a.inquirer.params
+	p.active = now.Add(-quiet) // else it would be looked at, and has no data plane here
+	p.handshakes.last = now
+	for range 3 {
+		iq.doubtAgain(p, now)
+		iq.agenda.add(p, now.Add(15*ms), now) // as its path falls silent
+	}
+	looks := 0
+	for after := time.Duration(0); after < params.BarFirst+time.Second; after += ms {
+		at := now.Add(after)
+		for _, x := range iq.agenda.due {
+			if !at.Before(x.at) {
+				looks++
+			}
+		}
+		iq.doubtDue(at)
+	}
+	if most := int(params.BarFirst/(params.AckWithin/2)) + 3; looks < most-8 || looks > most || len(iq.agenda.due) != 0 {
+		t.Errorf("%d looks, %d to come", looks, len(iq.agenda.due))
+	}
+	p.lines[0].bar.Raise(params, now)
+	if p.refusesSome(params, now) {
+		t.Error("goes on to be looked at as it has left")
+	}
+}
