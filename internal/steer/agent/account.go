@@ -47,6 +47,9 @@ func (p *pair) accountLines(params *detect.Params, span time.Duration, now time.
 			ln.gaps.account(params, arrived, size, params.GapLimit(trip, ln.Refills(now)), span, now)
 		}
 	}
+	if bytes >= bulk {
+		p.full = detect.Full(size)
+	}
 	p.gaps.account(params, bytes, size, params.GapLimit(worst, refills), span, now)
 	return bytes
 }
@@ -93,7 +96,7 @@ func (p *pair) gapOn(i int, own bool, now time.Time) time.Duration {
 		known = max(p.gaps.own.most, ln.gaps.own.most)
 	}
 	if known > 0 || ln.uncounted() >= bulk {
-		return ln.Gap(known, own, now)
+		return ln.Gap(known, own && (p.full || detect.Full(p.size())), now)
 	}
 	return 0
 }

@@ -155,6 +155,7 @@ type traffic struct {
 	nBytes    int
 	accounted time.Time
 	gaps      gaps // by all that arrived
+	full      bool // its bulk was of full packets when there last was some
 	// heads are its connections as they are counted. They are the counter's own, which sees them without the lock.
 	heads headcount
 	// conns is the number of those with traffic as last counted, and places how many have each place of a row.

@@ -149,11 +149,14 @@ const atOnce = 64 << 10
 // full is the least mean size in bytes of packets most of which are full; the least MTU of IPv6 is 1280 (RFC 8200).
 const full = 1000
 
+// Full reports whether packets of that mean size in bytes are full ones, of which a sender hands over many at once.
+func Full(size float64) bool { return size >= full }
+
 // GapOf is for how long nothing may come over a path that passes, of traffic in packets of that mean size in
 // bytes and of that rate in bytes per second. Packets are counted as they are on the wire, so that the mean does not
 // tell how many a sender handed over at once; but who sends full ones may have.
 func (p *Params) GapOf(size, rate float64) time.Duration {
-	if size >= full {
+	if Full(size) {
 		size = atOnce
 	}
 	if rate <= 0 {
@@ -165,7 +168,7 @@ func (p *Params) GapOf(size, rate float64) time.Duration {
 // GapQueued is the same of traffic that may be in a queue of its own, of which one hand-over waits there up to that
 // limit (GapLimit).
 func (p *Params) GapQueued(size, rate float64, limit time.Duration) time.Duration {
-	if size < full || rate <= 0 {
+	if !Full(size) || rate <= 0 {
 		return 0
 	}
 	return min(time.Duration(p.GapOver*atOnce/rate*float64(time.Second)), limit)
