@@ -682,6 +682,26 @@ func (b *bed) run(p topo.Pod, argv ...string) string {
 	return b.runIn(p.Netns, argv...)
 }
 
+// inPod starts a program in a pod, until it is stopped or the test ends.
+func (b *bed) inPod(pod string, argv ...string) (stop func()) {
+	b.t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := netns.Start(b.pod(pod).Netns, cmd); err != nil {
+		b.t.Fatal(err)
+	}
+	ended := false
+	stop = func() {
+		if !ended {
+			ended = true
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may be gone
+			_ = cmd.Wait()
+		}
+	}
+	b.t.Cleanup(stop)
+	return stop
+}
+
 // runIn is run in a namespace, such as a host's.
 func (b *bed) runIn(ns string, argv ...string) string {
 	b.t.Helper()

@@ -145,14 +145,14 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 // which the connection's own round trips do not tell yet. As long as none was answered, more are sent.
 func (iq *inquirer) holds(q *inquiry, i int, now time.Time) time.Duration {
 	p, again := q.pair, iq.params.Again
-	ln := &p.lines[i]
+	ln, since := &p.lines[i], q.since.Add(-again)
 	if !ln.Telling(now) {
 		return 0
 	}
-	if q.State() == detect.Doubted && !ln.Passed(q.since.Add(-again)) && now.Sub(ln.echoedAt) >= again {
+	if q.State() == detect.Doubted && !ln.Passed(since) && now.Sub(ln.echoedAt) >= again {
 		p.echo(i)
 	}
-	return ln.Holds(q.since.Add(-again), now)
+	return ln.Holds(since, now)
 }
 
 // around is what is known of the path that the connection is asked about.
@@ -264,13 +264,9 @@ func (iq *inquirer) proven(p *pair, q *inquiry, is detect.Progress, now time.Tim
 	ln := &p.lines[i]
 	refused, lasts := ln.refusals.Add(iq.params, q.bucket%flow.Width, q.side == dataplane.Theirs,
 		p.detours.refused(q.From, now), now)
-	if ln.bar.Left(now) > 0 ||
-		!ln.accidents.Refuses(iq.params, refused, p.conns, lasts, is, iq.around(q, is, now), now) {
-		return
-	}
-	ln.bar.Raise(iq.params, now)
-	iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
-	if q.side == dataplane.Theirs { // whose agent has seen none of it
+	if ln.accidents.Refuses(iq.params, refused, p.conns, lasts, is, iq.around(q, is, now), now) &&
+		iq.escape.bar(p, i, iq.params, now.Sub(q.Since()), now) &&
+		q.side == dataplane.Theirs { // whose agent has seen none of it
 		iq.teller.tellAllOff(p, i, to)
 	}
 }

@@ -176,9 +176,8 @@ func (re *respondent) handleDetour(p *pair, n notice) status {
 		return statusStale
 	}
 	re.mover.replace(p, now)
-	if i := p.routes.at(from); says.all() && p.lines[i].bar.Left(now) == 0 {
-		p.lines[i].bar.Raise(re.params, now)
-		re.escape.leavePath(p, i, now, 0)
+	if says.all() {
+		re.escape.bar(p, p.routes.at(from), re.params, 0, now)
 	}
 	return statusDone
 }

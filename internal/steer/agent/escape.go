@@ -5,6 +5,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 )
 
 // failure is a path that does not carry packets: those of all pairs with a host, or one pair's.
@@ -74,6 +75,18 @@ func (e *escape) leavePath(p *pair, i int, now time.Time, detected time.Duration
 		e.mover.divert(p, dataplane.All, from, to, now)
 	}
 	e.opener.judge(p, now)
+}
+
+// bar keeps the pair off path i, which does not get its connections or requests through, unless it is kept off already.
+// It reports whether the pair leaves for that.
+func (e *escape) bar(p *pair, i int, params *detect.Params, detected time.Duration, now time.Time) (leaves bool) {
+	b := &p.lines[i].bar
+	if b.Left(now) > 0 {
+		return false
+	}
+	b.Raise(params, now)
+	e.leavePath(p, i, now, detected)
+	return true
 }
 
 // refuge is the path that flows of the peer take which leave one that has failed: where the pair's

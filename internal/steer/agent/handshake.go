@@ -135,10 +135,8 @@ func (iq *inquirer) handshakeProven(p *pair, q *inquiry, i int, now time.Time) {
 			return
 		}
 	}
-	if ln := &p.lines[i]; refused >= min(iq.params.RefusesAt, max(p.conns, 2)) && ln.bar.Left(now) == 0 {
-		ln.bar.Raise(iq.params, now)
-		iq.escape.leavePath(p, i, now, now.Sub(q.Since()))
-		return
+	if refused >= min(iq.params.RefusesAt, max(p.conns, 2)) {
+		iq.escape.bar(p, i, iq.params, now.Sub(q.Since()), now)
 	}
 	iq.doubtAgain(p, now)
 }
@@ -186,12 +184,9 @@ func (d *agenda) take(now time.Time) (pairs []*pair, next time.Duration) {
 func (iq *inquirer) doubtDue(now time.Time) time.Duration {
 	pairs, next := iq.agenda.take(now)
 	for _, p := range pairs {
-		if !iq.members.knows(p) {
-			continue
-		}
-		iq.doubtHandshakes(p, now)
-		if p.refusesSome(iq.params, now) {
-			next = min(next, iq.doubtAgain(p, now))
+		if iq.members.knows(p) {
+			iq.doubtHandshakes(p, now)
+			iq.doubtAgain(p, now)
 		}
 	}
 	return next
@@ -202,12 +197,11 @@ func (p *pair) refusesSome(params *detect.Params, now time.Time) bool {
 	return now.Sub(p.handshakes.last) < params.BarFirst && p.lines[0].bar.Left(now) == 0
 }
 
-// doubtAgain has SYNs of the pair be looked at again as soon as they may be late, and returns when that is: the path's
-// silence has told of the first alone.
-func (iq *inquirer) doubtAgain(p *pair, now time.Time) time.Duration {
-	after := iq.params.AckWithin / 2
-	if !p.doubted.After(now) { // else that is in the agenda already, and each would have another one follow
-		iq.agenda.add(p, now.Add(after), now)
+// doubtAgain has SYNs of such a pair be looked at again as soon as they may be late: the path's silence has told of the
+// first alone.
+func (iq *inquirer) doubtAgain(p *pair, now time.Time) {
+	// What is in the agenda already has another one follow.
+	if p.refusesSome(iq.params, now) && !p.doubted.After(now) {
+		iq.agenda.add(p, now.Add(iq.params.AckWithin/2), now)
 	}
-	return after
 }

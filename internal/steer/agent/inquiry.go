@@ -257,31 +257,36 @@ func (q *inquiry) peerLeft() bool {
 	if q.side != dataplane.Theirs || q.State() != detect.Trying {
 		return false
 	}
-	followed, err := q.pair.local.plane.Followed(q.pair.remote.UID)
-	return err == nil && !slices.ContainsFunc(followed[:], func(c dataplane.Choice) bool { return c.Path == q.From })
+	followed, ok := q.choices()
+	return ok && !slices.ContainsFunc(followed[:], func(c dataplane.Choice) bool { return c.Path == q.From })
 }
 
 // diverted reports whether the flow, which the peer has opened, is elsewhere than the peer has said last.
 func (q *inquiry) diverted() bool {
-	followed, err := q.pair.local.plane.Followed(q.pair.remote.UID)
-	return err == nil && followed[q.bucket].Diverted
+	followed, ok := q.choices()
+	return ok && q.side == dataplane.Theirs && followed[q.bucket].Diverted
 }
 
 // path is the one that the connection's bucket is on now.
 func (q *inquiry) path() (index int, ok bool) {
-	plane, uid := q.pair.local.plane, q.pair.remote.UID
 	if q.about == aboutHandshake && !q.pair.opening.elsewhere() {
 		return 0, true
 	}
-	var choices [dataplane.Buckets]dataplane.Choice
-	var err error
+	choices, ok := q.choices()
+	return choices[q.bucket].Path, ok
+}
+
+// choices are where the flows are of the end that decides about the connection's.
+func (q *inquiry) choices() (choices [dataplane.Buckets]dataplane.Choice, ok bool) {
+	plane, uid := q.pair.local.plane, q.pair.remote.UID
+	err := error(nil)
 	switch q.side {
 	case dataplane.Ours:
 		choices, err = plane.Choices(uid)
 	case dataplane.Theirs:
 		choices, err = plane.Followed(uid)
 	default:
-		return 0, false
+		return choices, false
 	}
-	return choices[q.bucket].Path, err == nil
+	return choices, err == nil
 }

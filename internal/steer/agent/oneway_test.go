@@ -1,15 +1,12 @@
 package agent
 
 import (
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/impair"
-	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/decide"
 )
 
@@ -20,16 +17,7 @@ func TestOneWayIsSteered(t *testing.T) {
 	a, z := b.start("h1", nil), b.start("h2", nil)
 	addr := b.pod("b").Addr().String()
 	for i, line := range []string{"sockperf sr -i " + addr, "sockperf tp -i " + addr + " -t 600 --mps 1000 -m 200"} {
-		argv := strings.Fields(line)
-		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := netns.Start(b.pod([]string{"b", "a"}[i]).Netns, cmd); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill() // it has no other end
-			_ = cmd.Wait()
-		})
+		b.inPod([]string{"b", "a"}[i], strings.Fields(line)...)
 		time.Sleep(300 * time.Millisecond) // the server listens
 	}
 	came := func(network string) uint64 { _, n := z.tallies("b", "a", network); return n }

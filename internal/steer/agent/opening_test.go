@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,15 +33,7 @@ func openingBed(t *testing.T, name string, networks ...string) (b *bed, url stri
 	if err := os.WriteFile(filepath.Join(dir, "small"), []byte("small"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("nginx", "-p", dir, "-c", dir+"/nginx.conf")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := netns.Start(b.pod("b").Netns, cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has no other end
-		_ = cmd.Wait()
-	})
+	b.inPod("b", "nginx", "-p", dir, "-c", dir+"/nginx.conf")
 	url = "http://" + addr + ":8080/small"
 	b.await("nginx to serve", func() bool { return b.fetch("a0", url, "1") == nil })
 	return b, url

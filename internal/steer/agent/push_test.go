@@ -4,16 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/impair"
-	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
 // course is a flow that is to outlive an outage.
@@ -164,15 +161,7 @@ func (b *bed) downloads(pod string, server, client []string, only string) {
 		})
 	}
 	for i, argv := range [][]string{server, client} {
-		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := netns.Start(b.pod([]string{"b", pod}[i]).Netns, cmd); err != nil {
-			b.t.Fatal(err)
-		}
-		b.t.Cleanup(func() {
-			_ = cmd.Process.Kill() // it has no other end
-			_ = cmd.Wait()
-		})
+		b.inPod([]string{"b", pod}[i], argv...)
 		time.Sleep(300 * time.Millisecond) // the server listens
 	}
 	came := func(network string) uint64 { _, n := a.tallies(pod, "b", network); return n }

@@ -148,8 +148,7 @@ func (iq *inquirer) followTrial(p *pair, r *detect.Requests, found *look, now ti
 		from, to := p.routes[0].Network, p.routes[p.routes.at(t.on)].Network
 		iq.note(Event{Kind: EventSuspect, Pair: p.name, To: from, Reason: fmt.Sprintf(
 			"requests to port %d are not answered on %s, and are on %s, though probes pass on both", t.port, from, to)})
-		p.lines[0].bar.Raise(iq.params, now)
-		iq.escape.leavePath(p, 0, now, now.Sub(t.since))
+		iq.escape.bar(p, 0, iq.params, now.Sub(t.since), now)
 		iq.endTrial(p, now)
 	case found != nil && len(found.answered) > 0:
 		iq.endTrial(p, now) // they were only late

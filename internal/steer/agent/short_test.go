@@ -4,13 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
-	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/stream"
@@ -61,26 +58,6 @@ func TestShortConnections(t *testing.T) {
 			b.runIn(b.pod("a").Netns, "nft", "delete table inet pw-t")
 		})
 	}
-}
-
-// inPod starts a program in a pod, until it is stopped or the test ends.
-func (b *bed) inPod(pod string, argv ...string) (stop func()) {
-	b.t.Helper()
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := netns.Start(b.pod(pod).Netns, cmd); err != nil {
-		b.t.Fatal(err)
-	}
-	ended := false
-	stop = func() {
-		if !ended {
-			ended = true
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may be gone
-			_ = cmd.Wait()
-		}
-	}
-	b.t.Cleanup(stop)
-	return stop
 }
 
 // TestTrialAfterThePeerLeft: this end tries a path for a connection that the peer has opened. Meanwhile the peer leaves
