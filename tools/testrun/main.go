@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -119,22 +120,28 @@ func read(in io.Reader, out io.Writer) (*summary, error) {
 	return s, nil
 }
 
-// again runs one test alone by a command; nil where there is no command.
+// again runs one test alone by a command, in the directory of its package, which may be of a module of its own; nil
+// where there is no command.
 func again(command []string) func(id) io.Reader {
 	if len(command) == 0 {
 		return nil
 	}
 	return func(t id) io.Reader {
 		r, w := io.Pipe()
-		args := append(slices.Clone(command[1:]), "-run", "^"+regexp.QuoteMeta(t.test)+"$", t.pkg)
+		args := append(slices.Clone(command[1:]), "-run", "^"+regexp.QuoteMeta(t.test)+"$", ".")
 		cmd := exec.Command(command[0], args...)
-		cmd.Stdout, cmd.Stderr = w, os.Stderr
+		cmd.Dir, cmd.Stdout, cmd.Stderr = directory(t.pkg), w, os.Stderr
 		go func() {
 			_ = cmd.Run() // what it has written tells how the test ended
 			w.Close()
 		}()
 		return r
 	}
+}
+
+// directory is where a package is, from the project's root: each module of tools is named by where it is.
+func directory(pkg string) string {
+	return filepath.Join(".", strings.TrimPrefix(pkg, "pathwise.dev/pathwise"))
 }
 
 // retry runs the tests that failed once more, where they are few and nothing else failed.

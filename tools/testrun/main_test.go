@@ -139,3 +139,17 @@ func TestFlaky(t *testing.T) {
 		})
 	}
 }
+
+// TestAgainInItsModule: a test of a module under tools, which the project's own module does not hold, runs again.
+func TestAgainInItsModule(t *testing.T) {
+	t.Chdir("../..")
+	for _, c := range []id{
+		{"pathwise.dev/pathwise/tools/wireguard-go", "TestParse"},
+		{"pathwise.dev/pathwise/internal/stat", "TestMeanT"},
+	} {
+		s, err := read(again([]string{"go", "test", "-json"})(c), io.Discard)
+		if err != nil || s.passed == 0 || s.badPackages > 0 {
+			t.Errorf("%v ran again: %v, %d passed, %d packages failed", c, err, s.passed, s.badPackages)
+		}
+	}
+}
