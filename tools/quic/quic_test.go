@@ -53,11 +53,13 @@ func TestSteered(t *testing.T) {
 			time.Sleep(2 * time.Second) // so that it is known how they are answered
 			before := b.counts(clients)
 			b.drop(server.Host, fmt.Sprintf(rule, server.Addr()))
+			defer func() { // also where some do not
+				for kind, c := range clients {
+					came, gap := c.told()
+					t.Logf("%s: %d bytes since, longest gap %d ms", kind, came-before[kind], gap)
+				}
+			}()
 			b.await("all to go on", func() bool { return b.grew(clients, before, 1) })
-			for kind, c := range clients {
-				_, gap := c.told()
-				t.Logf("%s: longest gap %d ms", kind, gap)
-			}
 		})
 	}
 }
@@ -117,6 +119,8 @@ func (b *bed) run(cmd *exec.Cmd, start func() error) {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended: Wait says how
 		if err := cmd.Wait(); err != nil {
 			b.t.Errorf("%s: %v: %s", cmd, err, said.String())
+		} else if b.t.Failed() && said.Len() > 0 {
+			b.t.Logf("%s: %s", cmd, said.String())
 		}
 	})
 }

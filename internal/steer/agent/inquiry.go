@@ -74,7 +74,7 @@ func (q *inquiry) nowhere(params *detect.Params, now time.Time) {
 	case aboutHandshake:
 		q.pair.handshakes.unserved.Add(params, detect.Service{Protocol: unix.IPPROTO_TCP, Port: q.ports[1]}, now)
 	case aboutDatagrams:
-		q.replies.Nowhere()
+		q.replies.Nowhere(params, now)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"pathwise.dev/pathwise/internal/lab/netns"
 	"pathwise.dev/pathwise/internal/steer/decide"
+	"pathwise.dev/pathwise/internal/steer/detect"
 	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
@@ -61,6 +62,37 @@ func TestDatagramsMissReplies(t *testing.T) {
 		t.Error("the pair left vxlan for a program that had paused")
 	}
 	checkLived(t, rr.stop(), udp.stop())
+}
+
+// TestDatagramsAreTriedAgain: where all networks have failed a flow of datagrams for a while, and one still does, it is
+// tried elsewhere again.
+func TestDatagramsAreTriedAgain(t *testing.T) {
+	b := newBed(t, "t-tried", "routed-bgp", "vxlan", "macvlan")
+	a, z := b.start("h1", nil), b.start("h2", nil)
+	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
+	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
+	time.Sleep(2 * time.Second) // so that it is known how they are answered
+	since := a.journal.last().ID
+	b.filter(b.pod("b").Netns, "input", "meta l4proto udp drop")
+	p := a.pair("a", "b")
+	b.await("no path to answer them", func() bool {
+		a.members.Lock()
+		defer a.members.Unlock()
+		for _, q := range p.inquiries {
+			if q.about == aboutDatagrams && q.State() == detect.Nowhere {
+				return true
+			}
+		}
+		return false
+	})
+	b.runIn(b.pod("b").Netns, "nft", "delete table inet pw-t")
+	b.drops("b", "routed-bgp", "iifname DEV meta l4proto udp drop", 0)
+	a.event(b, since, "them to be answered elsewhere", func(e Event) bool {
+		return e.Kind == EventSuspect && strings.HasPrefix(e.Reason, "datagrams from port")
+	})
+	checkConnections(t, rr.stop())
 }
 
 // TestDatagramsOfSockperf: what sockperf sends, 500 datagrams a second, is answered but for a few as UDP

@@ -86,7 +86,7 @@ func (iq *inquirer) lookAtRequests(p *pair, found map[uint16]*look, now time.Tim
 			iq.followTrial(p, r, found[port], now)
 		case t == nil && r.Missing(iq.params, now) && iq.mayTry(p, port, now):
 			p.trial = &trial{port: port, tried: map[int]bool{}}
-			iq.tryNext(p, r, now)
+			iq.tryNext(p, now)
 		case r.Idle(time.Minute, now):
 			delete(p.requests, port)
 		}
@@ -100,7 +100,7 @@ func (iq *inquirer) mayTry(p *pair, port uint16, now time.Time) bool {
 }
 
 // tryNext has the flows that are at home try the next path, or return where there is none.
-func (iq *inquirer) tryNext(p *pair, r *detect.Requests, now time.Time) {
+func (iq *inquirer) tryNext(p *pair, now time.Time) {
 	t := p.trial
 	for _, path := range p.otherPaths(0) {
 		if t.tried[path] {
@@ -121,7 +121,6 @@ func (iq *inquirer) tryNext(p *pair, r *detect.Requests, now time.Time) {
 		return
 	}
 	p.handshakes.unserved.Add(iq.params, detect.Service{Protocol: unix.IPPROTO_UDP, Port: t.port}, now)
-	r.Nowhere()
 	iq.endTrial(p, now)
 }
 
@@ -153,7 +152,7 @@ func (iq *inquirer) followTrial(p *pair, r *detect.Requests, found *look, now ti
 	case found != nil && len(found.answered) > 0:
 		iq.endTrial(p, now) // they were only late
 	case r.Late(iq.params, t.since, now) > 0:
-		iq.tryNext(p, r, now)
+		iq.tryNext(p, now)
 	}
 }
 

@@ -14,8 +14,11 @@ type Replies struct {
 	usual   int
 	usually time.Duration
 	answers uint64
-	// known are the answers since the flow was last found to be answered nowhere.
-	known int
+	// known are the answers since the flow was last found to be answered nowhere, before which it was known. Until then
+	// nothing is asked for pause, which grows each time.
+	known  int
+	pause  time.Duration
+	paused time.Time
 	// latest is the latest count, at counted, since when none was answered, and sent when some had last gone.
 	latest               flow.Unanswered
 	counted, since, sent time.Time
@@ -37,7 +40,9 @@ func (r *Replies) Counted(params *Params, is flow.Unanswered, now time.Time) {
 		r.usual = max(r.usual-(r.usual+15)/16, min(was.N, most))
 		longest := 2*r.usually + params.RepliesFor
 		r.usually = max(r.usually-r.usually/16, min(r.waited(r.counted), longest))
-		r.known++
+		if r.known++; r.known >= params.RepliesKnown {
+			r.pause = 0
+		}
 		r.since = time.Time{}
 	}
 	if is.N > 0 && r.since.IsZero() {
@@ -77,7 +82,7 @@ func (r *Replies) Timer(params *Params, now time.Time) time.Duration {
 // program that bounds what may be on its way, as QUIC does (RFC 9002), sends little then, and ever less.
 func (r *Replies) Missing(params *Params, now time.Time) bool {
 	waited := r.waited(now)
-	if r.known < params.RepliesKnown || r.latest.N < params.RepliesLeast || waited < params.RepliesFor {
+	if !r.tells(params, now) || r.latest.N < params.RepliesLeast || waited < params.RepliesFor {
 		return false
 	}
 	return r.latest.N >= params.RepliesTimes*r.usual ||
@@ -85,6 +90,15 @@ func (r *Replies) Missing(params *Params, now time.Time) bool {
 			r.sent.Sub(r.since) >= params.RepliesFor
 }
 
-// Nowhere is told that the flow is answered on no path: the peer's program may have gone. It tells
-// nothing before it is answered again.
-func (r *Replies) Nowhere() { r.known = 0 }
+// Nowhere is told that the flow is answered on no path: the peer's program may have gone, or all paths fail, or what
+// was tried came too late on a busy machine. It tells nothing for DetourAgain, twice as long each time, up to
+// UnservedMost, unless it is answered again.
+func (r *Replies) Nowhere(params *Params, now time.Time) {
+	r.pause = min(max(2*r.pause, params.DetourAgain), params.UnservedMost)
+	r.known, r.paused = 0, now.Add(r.pause)
+}
+
+// tells reports whether it is known how the flow is answered, and a pause is over.
+func (r *Replies) tells(params *Params, now time.Time) bool {
+	return r.known >= params.RepliesKnown || r.pause > 0 && !now.Before(r.paused)
+}

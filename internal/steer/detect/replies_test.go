@@ -76,7 +76,7 @@ func TestRepliesOfBefore(t *testing.T) {
 	}
 }
 
-// TestRepliesNowhere: a flow that no path has answered is asked again once it was answered.
+// TestRepliesNowhere: a flow that no path has answered is asked again after pauses that grow, and once it was answered.
 func TestRepliesNowhere(t *testing.T) {
 	params := Pairs()
 	var r Replies
@@ -94,11 +94,21 @@ func TestRepliesNowhere(t *testing.T) {
 	if timer := r.Timer(&params, now); timer != 12500*time.Microsecond {
 		t.Errorf("five datagrams go in %v", timer)
 	}
-	r.Nowhere()
-	if count(40, 60, 80) {
-		t.Error("answers are missed that come nowhere")
+	for _, pause := range []time.Duration{params.DetourAgain, 2 * params.DetourAgain} {
+		r.Nowhere(&params, now)
+		if count(20, 20, 20) {
+			t.Error("answers are missed that come nowhere")
+		}
+		if now = now.Add(pause); !count(20) {
+			t.Errorf("nothing is missed after %v", pause)
+		}
 	}
+	r.Nowhere(&params, now)
 	if !count(0, 0, 0, 0, 10, 20) {
 		t.Error("nothing is missed after it was answered again")
+	}
+	r.Nowhere(&params, now)
+	if now = now.Add(params.DetourAgain); !count(40) {
+		t.Error("an answer does not end what pauses have grown to")
 	}
 }

@@ -8,8 +8,7 @@ import "time"
 type Requests struct {
 	// waiting is since when those wait that were not answered yet, by the pod's ports.
 	waiting map[uint16]time.Time
-	// known is how many were answered since they were last answered nowhere, usually the longest that one waited
-	// lately, and answered when the last one was.
+	// known is how many were answered, usually the longest that one waited lately, and answered when the last one was.
 	known    int
 	usually  time.Duration
 	answered time.Time
@@ -58,9 +57,6 @@ func (r *Requests) Late(params *Params, after, now time.Time) (n int) {
 func (r *Requests) Missing(params *Params, now time.Time) bool {
 	return r.known >= params.RepliesKnown && r.Late(params, r.answered, now) >= params.RequestsLeast
 }
-
-// Nowhere is told that they are answered on no path. It tells nothing before they are answered again.
-func (r *Requests) Nowhere() { r.known = 0 }
 
 // Idle reports whether nothing waits, and nothing was answered for so long.
 func (r *Requests) Idle(d time.Duration, now time.Time) bool {
