@@ -2,13 +2,13 @@ package experiment
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"pathwise.dev/pathwise/internal/config"
 	"pathwise.dev/pathwise/internal/lab/network"
 	"pathwise.dev/pathwise/internal/measure/claim"
+	"pathwise.dev/pathwise/internal/measure/workload"
 	"pathwise.dev/pathwise/internal/sample"
 	"pathwise.dev/pathwise/internal/topo"
 )
@@ -69,7 +69,7 @@ func (d *draft) kinds() map[string]config.Kind {
 		"asked":      config.Parsed(d.workloadName, "a workload of the experiment"),
 		"size":       config.Size(1, anything),
 		"rate":       config.Rate(1e12),
-		"congestion": config.Parsed(parseCongestion, "a congestion control, such as cubic or bbr"),
+		"congestion": config.Parsed(workload.ParseCongestion, "a congestion control, such as cubic or bbr"),
 		"metric":     config.Parsed(parseMetric, "the name of a metric", metricNames(sample.Metrics(), sample.Derived())...),
 		"figure":     config.Parsed(asIs, "the name of a metric of the workload", metricNames(sample.Metrics())...),
 		"level":      config.Parsed(asIs, "optimum or high", "optimum", "high"),
@@ -140,15 +140,6 @@ func families(written []int) (out []int) {
 		out = append(out, f)
 	}
 	return out
-}
-
-// parseCongestion reads the name of a congestion control, as the kernel would take it
-// (TCP_CA_NAME_MAX). Which ones there are, it alone knows.
-func parseCongestion(s string) (string, error) {
-	if !regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`).MatchString(s) {
-		return s, fmt.Errorf("%q: expected the name of a congestion control, such as cubic or bbr", s)
-	}
-	return s, nil
 }
 
 func parseMetric(s string) (string, error) {

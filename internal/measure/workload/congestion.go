@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -50,17 +51,32 @@ func (a Asked) Tell(o *Outcome, program string) {
 }
 
 func askCongestion(ctx context.Context, bed Bed, pod topo.Pod) (string, error) {
-	var raw []byte
+	name := ""
 	err := bed.Do(pod, func() (err error) {
-		// What the kernel does not take, the next line tells.
-		_ = os.WriteFile(congestionFile, []byte(Congestion), 0)
-		raw, err = os.ReadFile(congestionFile)
+		name, err = WantCongestion(Congestion)
 		return err
 	})
 	if errors.Is(err, program.ErrElsewhere) {
 		var res program.Result
 		res, err = bed.Exec(ctx, pod, "sh", "-c", "echo "+Congestion+" 2>/dev/null >"+congestionFile+"; cat "+congestionFile)
-		raw = res.Stdout
+		name = strings.TrimSpace(string(res.Stdout))
 	}
+	return name, err
+}
+
+// WantCongestion asks the kernel for a default congestion control in the network namespace of the caller's thread, and
+// returns which one it is then: see AskCongestion.
+func WantCongestion(name string) (is string, err error) {
+	_ = os.WriteFile(congestionFile, []byte(name), 0) // what the kernel does not take, the next line tells
+	raw, err := os.ReadFile(congestionFile)
 	return strings.TrimSpace(string(raw)), err
+}
+
+// ParseCongestion reads the name of a congestion control, as the kernel would take it
+// (TCP_CA_NAME_MAX). Which ones there are, it alone knows.
+func ParseCongestion(s string) (string, error) {
+	if !regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`).MatchString(s) {
+		return s, fmt.Errorf("%q: expected the name of a congestion control, such as cubic or bbr", s)
+	}
+	return s, nil
 }

@@ -134,6 +134,7 @@ type session struct {
 	rand       *rand.Rand
 	grounds    map[string]*ground
 	memory     map[string]any // what a drill keeps from one repetition to the next
+	congestion string         // of TCP in the pods
 }
 
 // options of the drill under way.

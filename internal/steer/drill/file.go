@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/config"
+	"pathwise.dev/pathwise/internal/measure/workload"
 	"pathwise.dev/pathwise/internal/topo"
 )
 
@@ -18,8 +19,10 @@ type File struct {
 	Description string   `json:"description" yaml:"description" doc:"one line that says what the drills are for" default:"none"`
 	Networks    []string `json:"networks" yaml:"networks" is:"network" doc:"two networks or more, the default one first"`
 	// Family is that of the traffic: 0 or 4, or 6.
-	Family int     `json:"family,omitempty" yaml:"family" is:"ip" doc:"IP family of the traffic" default:"4"`
-	Drills []Entry `json:"drills" yaml:"drills" key:"needed" doc:"drills, in the order in which they run"`
+	Family int `json:"family,omitempty" yaml:"family" is:"ip" doc:"IP family of the traffic" default:"4"`
+	// Congestion is the congestion control of TCP in all pods; "" is that of all workloads, where the kernel allows it.
+	Congestion string  `json:"congestion,omitempty" yaml:"congestion" is:"congestion" doc:"congestion control of TCP in all pods" default:"cubic, if the kernel allows it to pods"`
+	Drills     []Entry `json:"drills" yaml:"drills" key:"needed" doc:"drills, in the order in which they run"`
 }
 
 // Entry is one drill of a file.
@@ -107,13 +110,14 @@ func reader(network func(name string) error) config.Reader {
 			}
 			return s, nil
 		}, "a command line, such as mongod"),
-		"traffic":  config.Word("tcp", "rr", "mix", "udp"),
-		"fault":    config.Word("both", "in", "out", "pod", "pod-in", "pod-out", faultTCP, faultLarge, faultMPTCP),
-		"family":   config.Word(playable()...),
-		"sharing":  config.Word(sharingNames()...),
-		"program":  config.Word(programNames(isAny)...),
-		"ip":       config.Parsed(topo.ParseFamily, "4 or 6", "4", "6"),
-		"capacity": config.Rate(1e12),
+		"traffic":    config.Word("tcp", "rr", "mix", "udp"),
+		"fault":      config.Word("both", "in", "out", "pod", "pod-in", "pod-out", faultTCP, faultLarge, faultMPTCP),
+		"family":     config.Word(playable()...),
+		"sharing":    config.Word(sharingNames()...),
+		"program":    config.Word(programNames(isAny)...),
+		"ip":         config.Parsed(topo.ParseFamily, "4 or 6", "4", "6"),
+		"capacity":   config.Rate(1e12),
+		"congestion": config.Parsed(workload.ParseCongestion, "a congestion control, such as cubic or bbr"),
 	}}
 	config.Around(&r, checkFile)
 	config.Around(&r, checkEntry)

@@ -80,6 +80,9 @@ func (s *session) ground(ctx context.Context, p plan) (*ground, error) {
 		return nil, err
 	}
 	g.faults.impairer.Pins = g.pins
+	if s.congestion, err = s.File.congest(l); err != nil {
+		return nil, err
+	}
 	return g, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"pathwise.dev/pathwise/internal/measure/workload"
 )
 
 // Run runs every repetition that is not in Done. Each is written whole as it
@@ -140,6 +142,9 @@ func (s *session) try(ctx context.Context, variant string, f func(*Sample) error
 		out.Error = err.Error()
 	}
 	out.Took = s.Now().Sub(out.At)
+	if s.congestion != workload.Congestion && s.congestion != "" {
+		out.Text[textCongestion] = s.congestion
+	}
 	for key, v := range out.Values {
 		if math.IsNaN(v) || math.IsInf(v, 0) { // a ratio of nothing: JSON has no word for it
 			delete(out.Values, key)

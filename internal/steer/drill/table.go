@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"text/tabwriter"
 
 	"pathwise.dev/pathwise/internal/measure/figure"
@@ -31,8 +32,12 @@ func Figures(f File, samples []Sample) ([]Figure, error) {
 			figures = append(figures, Figure{Figure: figure.Figure{Name: "variants that failed", Unit: "count",
 				Value: float64(n), Low: float64(n), High: float64(n), N: len(own), Bar: atMost(0), Note: first}})
 		}
-		for _, fig := range figures {
+		by := congestions(own)
+		for i, fig := range figures {
 			fig.Drill = e.Name
+			if i == 0 && by != "" {
+				fig.Note = strings.TrimPrefix(fig.Note+"; TCP's congestion control was "+by, "; ")
+			}
 			out = append(out, fig)
 		}
 	}
