@@ -22,10 +22,7 @@ import (
 func TestDatagramsMissReplies(t *testing.T) {
 	b := newBed(t, "t-replies", "routed-bgp", "vxlan", "macvlan")
 	b.barFirst = time.Second
-	a, z := b.start("h1", nil), b.start("h2", nil)
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 600},
-		Think: 2 * time.Millisecond})
-	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	a, rr := b.asking()
 	udp := b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
 	since := 0
 	seen := func(network string) (said, moved bool) {
@@ -68,10 +65,7 @@ func TestDatagramsMissReplies(t *testing.T) {
 // tried elsewhere again.
 func TestDatagramsAreTriedAgain(t *testing.T) {
 	b := newBed(t, "t-tried", "routed-bgp", "vxlan", "macvlan")
-	a, z := b.start("h1", nil), b.start("h2", nil)
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 600},
-		Think: 2 * time.Millisecond})
-	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	a, rr := b.asking()
 	b.traffic("a", "b", stream.Client{Kind: stream.UDP, Interval: 5 * time.Millisecond, Echo: true})
 	time.Sleep(2 * time.Second) // so that it is known how they are answered
 	since := a.journal.last().ID
@@ -99,10 +93,7 @@ func TestDatagramsAreTriedAgain(t *testing.T) {
 // alone fails on the network for the last half of its time.
 func TestDatagramsOfSockperf(t *testing.T) {
 	b := newBed(t, "t-sockperf", "routed-bgp", "vxlan", "macvlan")
-	a, z := b.start("h1", nil), b.start("h2", nil)
-	rr := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 600},
-		Think: 2 * time.Millisecond})
-	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	_, rr := b.asking()
 	run := func(pod string, out io.Writer, args ...string) *exec.Cmd {
 		cmd := exec.Command("sockperf", args...)
 		cmd.Stdout = out
@@ -133,4 +124,14 @@ func TestDatagramsOfSockperf(t *testing.T) {
 		t.Errorf("%s datagrams were not answered: %v; expected those of a part of a second", found[1], err)
 	}
 	checkConnections(t, rr.stop())
+}
+
+// asking starts an agent on each host, and a connection of requests from pod a to b. It waits until both know the pair.
+func (b *bed) asking() (a *running, rr *load) {
+	b.t.Helper()
+	a, z := b.start("h1", nil), b.start("h2", nil)
+	rr = b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Requests: stream.Sizes{Min: 64, Max: 600},
+		Think: 2 * time.Millisecond})
+	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	return a, rr
 }

@@ -65,9 +65,14 @@ func (s *session) aim(ctx context.Context, g *ground, nets []string, how string)
 	return network, where, errors.Join(g.healthy(ctx), g.prepare(where, network))
 }
 
-// moment lets traffic be on its path for some time, and ends at a moment at random.
-func (s *session) moment(ctx context.Context) error {
-	return pause(ctx, 400*time.Millisecond+time.Duration(s.rand.Int64N(int64(200*time.Millisecond))))
+// moment lets traffic come to its path, which takes long where the agents have not agreed on it yet, and be there for
+// some time. It ends at a moment at random.
+func (s *session) moment(ctx context.Context, g *ground, network string) error {
+	random := time.Duration(s.rand.Int64N(int64(200 * time.Millisecond)))
+	if err := g.arrives(ctx, network, 5*time.Second); err != nil {
+		return err
+	}
+	return pause(ctx, 400*time.Millisecond+random)
 }
 
 // hole breaks the path that the agents have the traffic on.
@@ -87,7 +92,9 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 		return err
 	}
 	err = g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: network, Pin: true})
-	err = errors.Join(err, s.moment(ctx))
+	if err == nil {
+		err = s.moment(ctx, g, network)
+	}
 	since, sinceErr := g.agents["h1"].lastEvent(ctx)
 	if err := errors.Join(err, sinceErr, ctx.Err()); err != nil {
 		return errors.Join(err, f.abandon())

@@ -67,7 +67,9 @@ func (s *session) holeUnder(ctx context.Context, out *Sample, p realProgram, how
 	a := g.agents[g.hostOf(opener)]
 	err = errors.Join(g.connected(ctx, t.port, 1), g.order(ctx, g.hostOf(opener),
 		agent.Order{Local: opener.Name, Remote: other.Name, Network: network, Pin: true}))
-	err = errors.Join(err, s.moment(ctx))
+	if err == nil {
+		err = s.moment(ctx, g, network)
+	}
 	since, sinceErr := a.lastEvent(ctx)
 	if err := errors.Join(err, sinceErr); err != nil {
 		return err
