@@ -7,17 +7,13 @@ import (
 	"pathwise.dev/pathwise/internal/lab/impair"
 	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/detect"
-	"pathwise.dev/pathwise/internal/steer/stream"
 )
 
 // askingBed is a bed of three networks on which a asks b, and both ends know the pair.
 func askingBed(t *testing.T, name string) (*bed, *running) {
 	t.Helper()
 	b := newBed(t, name, "routed-bgp", "vxlan", "macvlan")
-	a, z := b.start("h1", nil), b.start("h2", nil)
-	b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1, Think: 2 * time.Millisecond,
-		Requests: stream.Sizes{Min: 64, Max: 600}})
-	b.await("both ends to know the pair", func() bool { return a.opened("a", "b") && z.opened("b", "a") })
+	a, _ := b.asking()
 	return b, a
 }
 

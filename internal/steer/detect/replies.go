@@ -14,11 +14,10 @@ type Replies struct {
 	usual   int
 	usually time.Duration
 	answers uint64
-	// known are the answers since the flow was last found to be answered nowhere, before which it was known. Until then
-	// nothing is asked for pause, which grows each time.
-	known  int
-	pause  time.Duration
-	paused time.Time
+	// known are the answers since the flow was last found to be answered nowhere, and nowhere the pause since then; nil
+	// once it is known again how it is answered.
+	known   int
+	nowhere *pause
 	// latest is the latest count, at counted, since when none was answered, and sent when some had last gone.
 	latest               flow.Unanswered
 	counted, since, sent time.Time
@@ -41,7 +40,7 @@ func (r *Replies) Counted(params *Params, is flow.Unanswered, now time.Time) {
 		longest := 2*r.usually + params.RepliesFor
 		r.usually = max(r.usually-r.usually/16, min(r.waited(r.counted), longest))
 		if r.known++; r.known >= params.RepliesKnown {
-			r.pause = 0
+			r.nowhere = nil
 		}
 		r.since = time.Time{}
 	}
@@ -94,11 +93,13 @@ func (r *Replies) Missing(params *Params, now time.Time) bool {
 // was tried came too late on a busy machine. It tells nothing for DetourAgain, twice as long each time, up to
 // UnservedMost, unless it is answered again.
 func (r *Replies) Nowhere(params *Params, now time.Time) {
-	r.pause = min(max(2*r.pause, params.DetourAgain), params.UnservedMost)
-	r.known, r.paused = 0, now.Add(r.pause)
+	if r.known = 0; r.nowhere == nil {
+		r.nowhere = &pause{}
+	}
+	r.nowhere.begin(params.DetourAgain, params.UnservedMost, now)
 }
 
-// tells reports whether it is known how the flow is answered, and a pause is over.
+// tells reports whether it is known how the flow is answered, or was before it was answered nowhere, a pause ago.
 func (r *Replies) tells(params *Params, now time.Time) bool {
-	return r.known >= params.RepliesKnown || r.pause > 0 && !now.Before(r.paused)
+	return r.known >= params.RepliesKnown || r.nowhere != nil && r.nowhere.over(now)
 }

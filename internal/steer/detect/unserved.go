@@ -4,17 +4,12 @@ import "time"
 
 // Unserved are a peer's services at which nothing was answered on any path, and for how long nothing is asked about
 // them. The zero value is ready.
-type Unserved map[Service]*unservedPause
+type Unserved map[Service]*pause
 
 // Service is a port of a protocol, by its number of IANA's.
 type Service struct {
 	Protocol uint8
 	Port     uint16
-}
-
-type unservedPause struct {
-	until time.Time
-	lasts time.Duration
 }
 
 // Add notes that what went to the service was answered nowhere.
@@ -29,17 +24,16 @@ func (u *Unserved) Add(params *Params, to Service, now time.Time) {
 	}
 	at := (*u)[to]
 	if at == nil {
-		at = &unservedPause{}
+		at = &pause{}
 		(*u)[to] = at
 	}
-	at.lasts = min(max(2*at.lasts, params.UnservedFirst), params.UnservedMost)
-	at.until = now.Add(at.lasts)
+	at.begin(params.UnservedFirst, params.UnservedMost, now)
 }
 
 // Bars reports whether nothing is asked about what goes to the service. Where many are unserved it bars all others too.
 func (u Unserved) Bars(params *Params, to Service, now time.Time) bool {
 	if at := u[to]; at != nil {
-		return now.Before(at.until)
+		return !at.over(now)
 	}
 	lately := 0
 	for _, at := range u {

@@ -65,11 +65,11 @@ func (s *session) aim(ctx context.Context, g *ground, nets []string, how string)
 	return network, where, errors.Join(g.healthy(ctx), g.prepare(where, network))
 }
 
-// moment lets traffic come to its path, which takes long where the agents have not agreed on it yet, and be there for
-// some time. It ends at a moment at random.
-func (s *session) moment(ctx context.Context, g *ground, network string) error {
+// moment has a host's agent keep a pair's traffic on a network, which takes long where the agents have not agreed on it
+// yet, and lets it be there for some time. It ends at a moment at random.
+func (s *session) moment(ctx context.Context, g *ground, host string, o agent.Order) error {
 	random := time.Duration(s.rand.Int64N(int64(200 * time.Millisecond)))
-	if err := g.arrives(ctx, network, 5*time.Second); err != nil {
+	if err := g.pin(ctx, host, o, 5*time.Second); err != nil {
 		return err
 	}
 	return pause(ctx, 400*time.Millisecond+random)
@@ -91,10 +91,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	if err != nil {
 		return err
 	}
-	err = g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: network, Pin: true})
-	if err == nil {
-		err = s.moment(ctx, g, network)
-	}
+	err = s.moment(ctx, g, "h1", agent.Order{Local: "a", Remote: "b", Network: network})
 	since, sinceErr := g.agents["h1"].lastEvent(ctx)
 	if err := errors.Join(err, sinceErr, ctx.Err()); err != nil {
 		return errors.Join(err, f.abandon())

@@ -15,7 +15,7 @@ const textCongestion = "congestion"
 
 // congest has the lab's pods use the file's congestion control, as most programs cannot be told of one. Where the file
 // leaves it open and the kernel allows the usual one to no pod (net.ipv4.tcp_allowed_congestion_control), they keep
-// theirs. It returns which they have.
+// theirs. It returns which they have, or nothing where it is the usual one.
 func (f File) congest(l *lab.Lab) (string, error) {
 	var all []string
 	for _, pod := range l.Pods() {
@@ -32,7 +32,7 @@ func (f File) congest(l *lab.Lab) (string, error) {
 				"set congestion control of pod %s to %s: it is still %s: expected one of net.ipv4.tcp_allowed_congestion_control",
 				pod.Name, f.Congestion, is)
 		}
-		if !slices.Contains(all, is) {
+		if is != workload.Congestion && !slices.Contains(all, is) {
 			all = append(all, is)
 		}
 	}

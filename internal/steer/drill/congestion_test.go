@@ -1,8 +1,6 @@
 package drill
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,13 +11,7 @@ import (
 // TestCongestion: pods have the congestion control that a file names, and one that there is not ends the drill with
 // what may be named.
 func TestCongestion(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make namespaces")
-	}
-	self, err := filepath.Abs("../../../bin/pathwise")
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := built(t)
 	for name, want := range map[string]string{"reno": "", "nosuch": "tcp_allowed_congestion_control"} {
 		s := &session{Config: Config{File: File{Networks: []string{"vxlan", "macvlan"}, Congestion: name},
 			Prefix: "t-congest", Store: lab.Store{Root: t.TempDir()}, Self: self,

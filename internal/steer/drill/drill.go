@@ -134,7 +134,7 @@ type session struct {
 	rand       *rand.Rand
 	grounds    map[string]*ground
 	memory     map[string]any // what a drill keeps from one repetition to the next
-	congestion string         // of TCP in the pods
+	congestion string         // of TCP in the pods, where it is not the usual one
 }
 
 // options of the drill under way.

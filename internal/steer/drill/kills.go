@@ -82,10 +82,16 @@ func runKills(ctx context.Context, s *session) ([]Sample, error) {
 // waits until its bytes are there.
 func (g *ground) place(ctx context.Context) (string, error) {
 	network := g.nets[1+g.s.rand.IntN(len(g.nets)-1)]
-	if err := g.order(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: network, Pin: true}); err != nil {
-		return "", err
+	return network, g.pin(ctx, "h1", agent.Order{Local: "a", Remote: "b", Network: network}, 2*time.Second)
+}
+
+// pin has a host's agent keep a pair's flows on a network, and waits until pod a's bytes leave there.
+func (g *ground) pin(ctx context.Context, host string, o agent.Order, limit time.Duration) error {
+	o.Pin = true
+	if err := g.order(ctx, host, o); err != nil {
+		return err
 	}
-	return network, g.arrives(ctx, network, 2*time.Second)
+	return g.arrives(ctx, o.Network, limit)
 }
 
 // arrives waits until pod a's bytes leave on the network.

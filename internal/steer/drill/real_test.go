@@ -21,16 +21,7 @@ import (
 // agents under faults, kills, forged probes and a course. It looks at what must
 // be there, never at a time. "make build" makes the program that it needs.
 func TestDrills(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make namespaces")
-	}
-	self, err := filepath.Abs("../../../bin/pathwise")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(self); err != nil {
-		t.Skip("needs bin/pathwise: make build")
-	}
+	self := built(t)
 	text := `
 name: little
 networks: [vxlan, macvlan]
@@ -85,6 +76,22 @@ drills:
 		t.Error(err)
 	}
 	t.Log(b.String())
+}
+
+// built is the program that drills run, for a test that makes namespaces.
+func built(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make namespaces")
+	}
+	self, err := filepath.Abs("../../../bin/pathwise")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(self); err != nil {
+		t.Skip("needs bin/pathwise: make build")
+	}
+	return self
 }
 
 // readReport: what is kept can be read again.

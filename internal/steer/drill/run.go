@@ -8,8 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
-
-	"pathwise.dev/pathwise/internal/measure/workload"
 )
 
 // Run runs every repetition that is not in Done. Each is written whole as it
@@ -142,7 +140,7 @@ func (s *session) try(ctx context.Context, variant string, f func(*Sample) error
 		out.Error = err.Error()
 	}
 	out.Took = s.Now().Sub(out.At)
-	if s.congestion != workload.Congestion && s.congestion != "" {
+	if s.congestion != "" {
 		out.Text[textCongestion] = s.congestion
 	}
 	for key, v := range out.Values {

@@ -64,12 +64,12 @@ func (s *session) holeUnder(ctx context.Context, out *Sample, p realProgram, how
 	if p.pulls {
 		opener, other = other, opener
 	}
-	a := g.agents[g.hostOf(opener)]
-	err = errors.Join(g.connected(ctx, t.port, 1), g.order(ctx, g.hostOf(opener),
-		agent.Order{Local: opener.Name, Remote: other.Name, Network: network, Pin: true}))
-	if err == nil {
-		err = s.moment(ctx, g, network)
+	if err := g.connected(ctx, t.port, 1); err != nil {
+		return err
 	}
+	host := g.hostOf(opener)
+	a := g.agents[host]
+	err = s.moment(ctx, g, host, agent.Order{Local: opener.Name, Remote: other.Name, Network: network})
 	since, sinceErr := a.lastEvent(ctx)
 	if err := errors.Join(err, sinceErr); err != nil {
 		return err
