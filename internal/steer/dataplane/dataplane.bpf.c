@@ -201,6 +201,8 @@ static __always_inline int egress_peer(struct __sk_buff *skb, struct packet *p, 
 			role = n >> 8;
 			n &= 0xff;
 		}
+		if (!n && on_path_dev(skb))
+			hand_over(&f);
 	} else if (p->steerable && !mark && (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP)) {
 		count_event(EV_DSCP);
 	}

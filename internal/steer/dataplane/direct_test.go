@@ -2,12 +2,14 @@ package dataplane
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // straight makes direct routes between the pods, as package route does; until back.
@@ -94,6 +96,35 @@ func TestDirect(t *testing.T) {
 		for _, p := range pins {
 			if p.Name() == "link-net1-out" {
 				t.Error("a program stays behind")
+			}
+		}
+	}
+}
+
+// TestDirectAnnounces: what a direct route leads past eth0 and is for the default network all the same is announced
+// there, so that each end knows at once who decides. Each packet passes two programs, and the first fills what the
+// second goes by for the rest of a tick.
+func TestDirectAnnounces(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.open(1)
+	b.open(2)
+	defer b.straight("net1")()
+	for port := uint16(7001); port < 7031; port++ {
+		to := fmt.Sprintf("10.90.2.2:%d", port)
+		conn := b.echo("tcp", to, to)
+		if err := exchange(conn, "begins and stays on the default network"); err != nil {
+			t.Fatal(err)
+		}
+		near := netip.MustParseAddrPort(conn.LocalAddr().String()).Port()
+		for pod, want := range map[int]Side{1: Ours, 2: Theirs} {
+			local, remote := near, port
+			if pod == 2 {
+				local, remote = port, near
+			}
+			uid := fmt.Sprintf("pod-%d", 3-pod)
+			if side, _, err := b.planes[pod].Side(uid, unix.IPPROTO_TCP, local, remote); side != want || err != nil {
+				t.Errorf("port %d: pod %d says side %v (%v), expected %v", port, pod, side, err, want)
 			}
 		}
 	}

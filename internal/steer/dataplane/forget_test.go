@@ -93,15 +93,18 @@ func (b *bed) onPath(t testing.TB, name string, c net.Conn) {
 // has forgotten.
 func TestForgottenFlows(t *testing.T) {
 	t.Parallel()
-	for _, encap := range []bool{false, true} {
-		t.Run(fmt.Sprintf("encapsulated %v", encap), func(t *testing.T) {
+	for _, how := range []string{"translated", "encapsulated", "directly routed"} {
+		t.Run(how, func(t *testing.T) {
 			b := newBedMTU(t, [3]int{1400, 1450, 1440})
-			b.encap = encap
+			b.encap = how == "encapsulated"
 			b.open(1)
 			b.open(2)
 			networks := []string{"tcp", "udp", "tcp6", "udp6"}
-			if encap {
+			if b.encap {
 				networks = networks[:2]
+			}
+			if how == "directly routed" {
+				defer b.straight("net2")()
 			}
 			for _, ends := range [][]int{{1}, {2}, {1, 2}} {
 				for _, first := range []int{1, 2} {

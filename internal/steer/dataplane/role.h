@@ -49,6 +49,16 @@ static __always_inline void refresh(struct flow_state *state)
 		state->seen = now;
 }
 
+/* hand_over has the next program read a flow in the table, and not in the cache: it announces by that. */
+GLOBAL int hand_over(const struct flow *f)
+{
+	volatile __u64 *r = f ? cache_slot(f) : NULL;
+
+	if (r)
+		*r = 0;
+	return 0;
+}
+
 /* set_closed notes that a packet ends its connection, or one direction. It reads the table,
  * not the cache. */
 GLOBAL int set_closed(const struct flow *f, __u32 how)
