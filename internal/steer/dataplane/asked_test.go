@@ -6,11 +6,19 @@ import (
 )
 
 // TestAsked: of a flow of datagrams that was answered is counted how many have gone since, by either end, on the
-// default network and elsewhere; of one that never was nothing is.
+// default network and elsewhere; of one that never was nothing is. Each counts once, also where it passes two programs.
 func TestAsked(t *testing.T) {
+	t.Run("redirected", func(t *testing.T) { asked(t, "") })
+	t.Run("directly routed", func(t *testing.T) { asked(t, "net1") })
+}
+
+func asked(t *testing.T, direct string) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
+	if direct != "" {
+		defer b.straight(direct)()
+	}
 	sends, gets := b.oneWayFlow()
 	count := func(step string, want int, answered bool) {
 		t.Helper()

@@ -1,7 +1,7 @@
 //go:build ignore
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The data plane: tcx programs in a pod's namespace (Linux 6.6 and later).
+ * The data plane: tcx programs in a pod's namespace (Linux 6.6), which verifiers since Linux 6.8 take.
  *
  *   pw_egress        eth0 egress   stable pair -> the path's own pair, redirect; also netN
  *                                  egress where a direct route leads there (Plane.Direct)
@@ -129,23 +129,28 @@ GLOBAL int rewrite_any(struct __sk_buff *skb, const struct packet *p, const stru
 
 #define PASS_DEFAULT 1000 /* no verdict: the packet is to stay on the default network */
 
+/* keep_default has a packet stay there, and counts why, once: eth0's program finds the same. */
+static __always_inline int keep_default(struct __sk_buff *skb, __u32 why)
+{
+	if (!on_path_dev(skb))
+		count_event(why);
+	return PASS_DEFAULT;
+}
+
 /* redirect_path sends a packet over path n. */
 static __always_inline int redirect_path(struct __sk_buff *skb, const struct packet *p, struct peer *pe, __u32 role,
 					 __u32 n, __u32 mark, int fast)
 {
 	struct path *pa = &pe->path[n & (PATHS - 1)];
 
-	if (!pa->ifindex || !fits(skb, p, pa)) {
-		count_event(pa->ifindex ? EV_TOO_BIG : EV_NO_PATH);
-		return PASS_DEFAULT;
-	}
-	if (mark >> 16 && !(pa->flags & (PATH_DSCP | PATH_ENCAP))) {
-		count_event(EV_DSCP);
-		return PASS_DEFAULT;
-	}
+	if (!pa->ifindex || !fits(skb, p, pa))
+		return keep_default(skb, pa->ifindex ? EV_TOO_BIG : EV_NO_PATH);
+	if (mark >> 16 && !(pa->flags & (PATH_DSCP | PATH_ENCAP)))
+		return keep_default(skb, EV_DSCP);
 	__u64 t = flow_tag(&pa->key, p, pe->lower, TAG_DATA);
 	__u32 packets = skb->gso_segs, bytes = skb->len - ETH_HLEN; /* encapsulate changes them */
 	const __u8 *mac = pa->flags & PATH_MAC ? pa->mac : NULL;
+	asm volatile("" : "+r"(mac)); /* what is tested is to be the pointer, which Linux 6.8's verifier knows */
 	__u32 dscp = WITH_TAG(mark & 0xff, t + (mark >> 16));
 	int err = pa->flags & PATH_ENCAP ? encapsulate(skb, pa, t)
 		  : fast ? rewrite_fast(skb, p, &pa->local, &pa->remote, pa->diff, dscp, mac) : rewrite_any(skb, p, pa, dscp);
@@ -192,8 +197,6 @@ static __always_inline int egress_peer(struct __sk_buff *skb, struct packet *p, 
 	if (p->steerable && mark && addr_equal(&p->src, &pe->self, p->v6)) {
 		struct flow f = { pe->id, pe->generation, p->sport, p->dport, p->proto };
 		role = egress_role(skb, &f, p, &state, &row);
-		if (p->proto == IPPROTO_UDP)
-			p->wants_reply = wants_datagram(&f, state, role);
 		if (role == FLOW_OWNER || role == FLOW_FOLLOW) {
 			n = choose_path(pe, row_bucket(p->bucket, row), role);
 		} else {
@@ -203,8 +206,10 @@ static __always_inline int egress_peer(struct __sk_buff *skb, struct packet *p, 
 		}
 		if (!n && on_path_dev(skb))
 			hand_over(&f);
+		else if (p->proto == IPPROTO_UDP)
+			p->wants_reply = wants_datagram(&f, state, role);
 	} else if (p->steerable && !mark && (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP)) {
-		count_event(EV_DSCP);
+		keep_default(skb, EV_DSCP);
 	}
 	int verdict = PASS_DEFAULT;
 	if (n)
@@ -234,17 +239,27 @@ GLOBAL int egress_any(struct __sk_buff *skb)
 	return egress_peer(skb, &p, pe, 0);
 }
 
-SEC("tc") int pw_egress(struct __sk_buff *skb)
+#define NOT_FAST 1001 /* no verdict: the packet is not of the fast path */
+
+GLOBAL int egress_fast(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
-	if (not_peer(skb, offsetof(struct iphdr, daddr), 1))
-		return TCX_NEXT;
 	if (!parse_fast(skb, &p))
-		return egress_any(skb);
+		return NOT_FAST;
 	__u32 hint = peer_hint(&p.dst);
 	struct peer *pe = hint ? peer_of(&p, &p.dst, hint) : NULL;
 	return pe ? egress_peer(skb, &p, pe, 1) : TCX_NEXT;
+}
+
+/* The two have their stack one after the other: before Linux 6.9 each function's counts as a multiple of 32 bytes, and
+ * all that call each other have 512 (round_up_stack_depth). */
+SEC("tc") int pw_egress(struct __sk_buff *skb)
+{
+	if (not_peer(skb, offsetof(struct iphdr, daddr), 1))
+		return TCX_NEXT;
+	int verdict = egress_fast(skb);
+	return verdict == NOT_FAST ? egress_any(skb) : verdict;
 }
 
 /* ingress_peer takes what a packet on the default network tells of its flow. */

@@ -109,8 +109,8 @@ type memory struct {
 }
 
 // Open attaches the data plane to a pod, or adopts the one that is pinned
-// there; flows keep their paths, unless its lease has run out. It needs Linux 6.6
-// (tcx links) and root.
+// there; flows keep their paths, unless its lease has run out. It needs root, tcx
+// links (Linux 6.6) and a verifier that follows the programs (6.8).
 func Open(cfg Config) (*Plane, error) {
 	cfg = cfg.fill()
 	p := &Plane{hooks: hooks{of: cfg}, cfg: cfg, ids: map[string]uint32{}, places: map[uint32]place{}}
@@ -136,6 +136,9 @@ func Open(cfg Config) (*Plane, error) {
 	if errors.Is(err, ebpf.ErrMapIncompatible) {
 		// Somebody else's maps: begin again, on the default network.
 		err = errors.Join(unpin(p.cfg.PinDir), p.load(room, p.sized(room)))
+	}
+	if unfit := (*ebpf.VerifierError)(nil); errors.As(err, &unfit) || errors.Is(err, ebpf.ErrNotSupported) {
+		err = fmt.Errorf("%w: it needs Linux 6.8 or later, with BTF", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load data plane: %w", err)

@@ -101,6 +101,14 @@ static __always_inline int rewrite_fast(struct __sk_buff *skb, const struct pack
 	return bpf_skb_store_bytes(skb, 0, &s.eth, ETH_HLEN + FAST_REWRITTEN, 0);
 }
 
+/* sums_addresses is whether a datagram's checksum field holds the sum of its addresses, as where the sum is left to the
+ * device, though the kernel's helper takes it for a whole checksum, which is the inverse: of a UDP_SEGMENT socket
+ * whose device does no checksums (udp4_hwcsum, Linux 6.11 and later; earlier kernels send no such thing). */
+static __always_inline int sums_addresses(struct __sk_buff *skb)
+{
+	return skb->gso_size && BPF_CORE_READ_BITFIELD((struct sk_buff *)bpf_cast_to_kern_ctx(skb), ip_summed) == CHECKSUM_NONE;
+}
+
 /* rewrite replaces the address pair, and the frame's if mac is given; with GSO and
  * checksum offload as they are: the kernel's helper knows what the checksum field
  * holds. */
@@ -108,7 +116,7 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p
 				   const struct addr *dst, __u32 diff, __u32 dscp, const __u8 *mac)
 {
 	__u64 flags = BPF_F_PSEUDO_HDR;
-	__u32 off = 0;
+	__u32 off = 0, l4_diff = diff;
 
 	if (p->fast)
 		return rewrite_fast(skb, p, src, dst, diff, dscp, mac);
@@ -119,16 +127,18 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p
 	} else if (p->proto == IPPROTO_UDP) {
 		off = offsetof(struct udphdr, check);
 		flags |= BPF_F_MARK_MANGLED_0; /* zero: no checksum, and stays so */
+		if (sums_addresses(skb))
+			l4_diff = ~diff;
 	} else if (p->v6 && p->proto == IPPROTO_ICMPV6) {
 		off = 2;
 	}
 	if (off && p->v6) {
-		int err = bpf_l4_csum_replace(skb, p->l4 + off, 0, diff, flags | F_IPV6);
+		int err = bpf_l4_csum_replace(skb, p->l4 + off, 0, l4_diff, flags | F_IPV6);
 		if (err == -22)
-			err = bpf_l4_csum_replace(skb, p->l4 + off, 0, diff, flags);
+			err = bpf_l4_csum_replace(skb, p->l4 + off, 0, l4_diff, flags);
 		if (err)
 			return err;
-	} else if (off && bpf_l4_csum_replace(skb, p->l4 + off, 0, diff, flags)) {
+	} else if (off && bpf_l4_csum_replace(skb, p->l4 + off, 0, l4_diff, flags)) {
 		return -1;
 	}
 	if (mac && bpf_skb_store_bytes(skb, 0, mac, 12, 0))

@@ -18,7 +18,11 @@ static __always_inline __u32 flow_bucket(__u16 sport, __u16 dport, __u8 proto)
 /* row_bucket is the bucket of the same place in another row. */
 static __always_inline __u32 row_bucket(__u32 bucket, __u32 row)
 {
-	return (bucket & (ROW_WIDTH - 1)) + (row & (ROWS - 1)) * ROW_WIDTH;
+	__u32 b = (bucket & (ROW_WIDTH - 1)) + (row & (ROWS - 1)) * ROW_WIDTH;
+
+	/* So that verifiers know that forget what an OR leaves, as in Linux 6.8. */
+	asm volatile("%0 &= %1" : "+r"(b) : "i"(ROWS * ROW_WIDTH - 1));
+	return b;
 }
 
 #endif

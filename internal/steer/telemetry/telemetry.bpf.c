@@ -431,7 +431,9 @@ static __always_inline void on_trip(struct tcp_sock *tp, struct flow_value *f)
 
 	f->srtt = tp->srtt_us >> 3;
 	__sync_fetch_and_add(&f->rtt_sum, rtt);
-	__sync_fetch_and_add(&f->hist[log2_of(rtt) & 31], 1);
+	__u32 slot = log2_of(rtt);
+	asm volatile("%0 &= 31" : "+r"(slot)); /* of what an OR leaves Linux 6.8's verifier knows nothing */
+	__sync_fetch_and_add(&f->hist[slot], 1);
 	/* Two CPUs may race for the least and the greatest; the histogram is exact. */
 	if (s && f->window != s->window) {
 		f->window = s->window;

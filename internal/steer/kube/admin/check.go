@@ -55,9 +55,9 @@ type survey struct {
 // definition is a NetworkAttachmentDefinition.
 type definition struct{ name, config string }
 
-// least are the versions from which on agents work: of the kernel, for tcx (Linux 6.6); of
+// least are the versions from which on agents work: of the kernel, for its verifier (Linux 6.8); of
 // Kubernetes, for tokens that name their node (1.32).
-func least() (kernel, kubernetes [2]int) { return [2]int{6, 6}, [2]int{1, 32} }
+func least() (kernel, kubernetes [2]int) { return [2]int{6, 8}, [2]int{1, 32} }
 
 // findings judges what was seen.
 func (s survey) findings() []Finding {

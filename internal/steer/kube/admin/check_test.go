@@ -14,7 +14,7 @@ func TestFindings(t *testing.T) {
 		n := corev1.Node{}
 		n.Name = "n1"
 		n.Status.NodeInfo = corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "arm64",
-			KernelVersion: "6.6.0-1-cloud", ContainerRuntimeVersion: "containerd://2.0.1"}
+			KernelVersion: "6.8.0-1-cloud", ContainerRuntimeVersion: "containerd://2.0.1"}
 		return survey{version: "v1.32.0", nodes: []corev1.Node{n}, multus: true, admission: true, proxy: "nftables",
 			namespace: "pathwise", installed: []string{"pathwise"}, networks: []definition{{"shop/fast", ""}}}
 	}
@@ -36,7 +36,7 @@ func TestFindings(t *testing.T) {
 		"lacks agents are in namespace old":     func(s *survey) { s.installed = []string{"old", "pathwise"} },
 		"lacks you may not make clusterrole/x":  func(s *survey) { s.forbidden = []string{"clusterrole/x"} },
 		"NetworkPolicy, CiliumNetworkPolicy":    func(s *survey) { s.policies = []string{"CiliumNetworkPolicy"} },
-		"lacks Linux 6.1.0-18":                  info(func(i *corev1.NodeSystemInfo) { i.KernelVersion = "6.1.0-18" }),
+		"lacks Linux 6.7.12":                    info(func(i *corev1.NodeSystemInfo) { i.KernelVersion = "6.7.12" }),
 		"lacks s390x":                           info(func(i *corev1.NodeSystemInfo) { i.Architecture = "s390x" }),
 		"lacks docker://24":                     info(docker),
 		"note windows: its":                     info(func(i *corev1.NodeSystemInfo) { i.OperatingSystem = "windows" }),
