@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
@@ -219,6 +222,44 @@ func (p *Plane) tend(t testing.TB) {
 		t.Fatal(err)
 	}
 	p.SetFlowCounts(c)
+}
+
+// TestPortsTakenMeanwhile: a flow that has ended stays where another one takes its ports as a sweep is under way.
+func TestPortsTakenMeanwhile(t *testing.T) {
+	b := newBed(t)
+	p := b.open(1)
+	f, err := p.Flows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var table *ebpf.Map
+	if err := f.outer.Lookup(uint32(0), &table); err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	put := func(port uint16, v bpfFlowState) {
+		t.Helper()
+		k := bpfFlow{Peer: p.ids["pod-2"], Generation: generation("pod-2"), Local: 7000, Remote: port,
+			Proto: unix.IPPROTO_TCP}
+		if err := table.Put(k, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := bpfFlowState{Role: roleFollow, Closed: closedIn | closedOut, Seen: seenNow() - uint32(2*keepClosed/seenUnit)}
+	put(7001, ended)
+	put(7002, ended)
+	c, gone, err := f.list(table)
+	if err != nil || c.Flows != 0 || len(gone) != 2 {
+		t.Fatalf("%d flows, %d have ended, %v; expected 0 and 2", c.Flows, len(gone), err)
+	}
+	put(7002, bpfFlowState{Role: roleFollowNew, Seen: seenNow()})
+	if err := c.takeOut(table, gone); err != nil {
+		t.Fatal(err)
+	}
+	if left := p.flows(t); len(left) != 1 || c.Flows != 1 || c.held[p.ids["pod-2"]] != 1 {
+		t.Errorf("%d are left, %d counted: expected the one that has begun meanwhile", len(left), c.Flows)
+	}
 }
 
 // TestRoomGrowsUnderTraffic: the table grows from 4,096 twice while a stream and a dialogue

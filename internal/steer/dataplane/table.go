@@ -161,20 +161,34 @@ var errNoTable = errors.New("there is no table of flows")
 
 // count takes out what has ended and counts the rest.
 func (f *Flows) count(t *ebpf.Map) (Census, error) {
-	c := Census{Room: int(t.MaxEntries()), held: map[uint32]uint32{}}
+	c, gone, err := f.list(t)
+	if err != nil {
+		return c, err
+	}
+	return c, c.takeOut(t, gone)
+}
+
+// departed is a flow that is to be taken out, with when its latest packet was seen.
+type departed struct {
+	bpfFlow
+	seen uint32
+}
+
+// list lists what has ended and counts the rest.
+func (f *Flows) list(t *ebpf.Map) (c Census, gone []departed, err error) {
+	c = Census{Room: int(t.MaxEntries()), held: map[uint32]uint32{}}
 	now := seenNow()
-	var gone, ended []bpfFlow
+	var ended []departed
 	if err := each(t, func(k bpfFlow, v bpfFlowState) {
 		idle := v.idle(now)
 		if gen, ok := f.peers[k.Peer]; !ok || gen != k.Generation || idle > keep(k.Proto, v) {
-			gone = append(gone, k)
+			gone = append(gone, departed{k, v.Seen})
 			return
 		}
 		if v.ended() && idle > keepCrowded {
-			ended = append(ended, k)
+			ended = append(ended, departed{k, v.Seen})
 		}
-		c.Flows++
-		c.held[k.Peer]++
+		c.add(k)
 		if (v.Role == roleOwner || v.Role == roleFollow) && !v.ended() {
 			c.Steerable++
 		}
@@ -185,21 +199,43 @@ func (f *Flows) count(t *ebpf.Map) (Census, error) {
 			c.Asked++
 		}
 	}); err != nil {
-		return c, err
+		return c, nil, err
 	}
 	if c.Flows > min(c.Room, int(f.most))/4 { // a peer may have twice as many at most
-		for _, k := range ended {
+		for _, d := range ended {
 			c.Flows--
-			c.held[k.Peer]--
+			c.held[d.Peer]--
 		}
 		gone = append(gone, ended...)
 	}
-	for _, k := range gone {
-		if err := t.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return c, fmt.Errorf("delete flow: %w", err)
+	return c, gone, nil
+}
+
+// add counts a flow.
+func (c *Census) add(k bpfFlow) {
+	c.Flows++
+	c.held[k.Peer]++
+}
+
+// takeOut deletes flows, but for those whose ports another one has taken since they were listed, which takes a while
+// where there are thousands: a connection that both ends have forgotten is dropped where it is, and is not moved from
+// there.
+func (c *Census) takeOut(t *ebpf.Map, gone []departed) error {
+	for _, d := range gone {
+		var now bpfFlowState
+		err := t.Lookup(d.bpfFlow, &now)
+		if err == nil && now.Seen != d.seen {
+			c.add(d.bpfFlow)
+			continue
+		}
+		if err == nil {
+			err = t.Delete(d.bpfFlow)
+		}
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete flow: %w", err)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // each calls fn for the flows of a table, read many at a time.
