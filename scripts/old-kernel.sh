@@ -5,7 +5,8 @@
 #
 #   scripts/old-kernel.sh DIR [TEST]   keep the kernel in DIR; run the tests that match TEST
 #
-# Tests of upgrades are left out: programs of former versions, which they load, do not load there.
+# Tests of upgrades are left out: programs of former versions, which they load, do not load there. Connections from
+# before an agent are not observed there (Linux 6.12).
 set -eu
 
 release=6.8.0-31-generic
@@ -46,7 +47,7 @@ run() {
 	go test -c -o "$dir/run.test" "$1"
 	(cd "$1" && "$root/bin/pathwise" guest exec -q --kernel qemu --memory 3G -- sh -c "
 		modprobe nf_tables
-		'$dir/run.test' -test.timeout 1h -test.run '$test' -test.skip '^(TestFormer.*|TestVersionsOfALayout|TestUpgrades)\$'")
+		'$dir/run.test' -test.timeout 1h -test.run '$test' -test.skip '^(TestFormer.*|TestVersionsOfALayout|TestUpgrades|TestOldConnectionsAreTakenUp)\$'")
 }
 
 main() {
