@@ -125,7 +125,7 @@ export PATHWISE_KUBE ?= $(HOME)/.cache/pathwise/kube
 
 # Not part of test: the kernel comes from elsewhere, and without KVM it takes as long again.
 .PHONY: old-kernel-test
-old-kernel-test: build guest-kernel ## run the tests of agents' eBPF programs on the oldest kernel for them, Linux 6.8, in QEMU: 30 minutes without KVM
+old-kernel-test: build ## run the tests of agents' eBPF programs on the oldest kernel for them, Linux 6.8, in QEMU: 30 minutes without KVM
 	@scripts/old-kernel.sh bin/old-kernel '$(TEST)'
 
 .PHONY: kube-tools

@@ -204,8 +204,8 @@ static __always_inline int egress_peer(struct __sk_buff *skb, struct packet *p, 
 			role = n >> 8;
 			n &= 0xff;
 		}
-		if (!n && on_path_dev(skb))
-			hand_over(&f);
+		if (!n && state && on_path_dev(skb))
+			uncache(&f); /* eth0's program announces by the table, once a tick as well */
 		else if (p->proto == IPPROTO_UDP)
 			p->wants_reply = wants_datagram(&f, state, role);
 	} else if (p->steerable && !mark && (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP)) {

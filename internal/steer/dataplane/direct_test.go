@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"testing"
 	"time"
@@ -116,11 +115,10 @@ func TestDirectAnnounces(t *testing.T) {
 		if err := exchange(conn, "begins and stays on the default network"); err != nil {
 			t.Fatal(err)
 		}
-		near := netip.MustParseAddrPort(conn.LocalAddr().String()).Port()
 		for pod, want := range map[int]Side{1: Ours, 2: Theirs} {
-			local, remote := near, port
+			local, remote := ports(conn)
 			if pod == 2 {
-				local, remote = port, near
+				local, remote = remote, local
 			}
 			uid := fmt.Sprintf("pod-%d", 3-pod)
 			if side, _, err := b.planes[pod].Side(uid, unix.IPPROTO_TCP, local, remote); side != want || err != nil {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
@@ -18,10 +16,7 @@ func (b *bed) forget(pod int, local, remote uint16, proto uint8) {
 	b.t.Helper()
 	p := b.planes[pod]
 	uid := fmt.Sprintf("pod-%d", 3-pod)
-	var table *ebpf.Map
-	if err := p.objs.PwFlows.Lookup(uint32(0), &table); err != nil {
-		b.t.Fatal(err)
-	}
+	table := p.tableOf(b.t)
 	defer table.Close()
 	key := bpfFlow{Peer: p.ids[uid], Generation: generation(uid), Local: local, Remote: remote, Proto: proto}
 	if err := table.Delete(key); err != nil {
@@ -269,10 +264,7 @@ func TestIdleFlowsAreOpenedAgain(t *testing.T) {
 // age makes what a pod's table has of flows as old as that.
 func (b *bed) age(pod int, by time.Duration) {
 	b.t.Helper()
-	var table *ebpf.Map
-	if err := b.planes[pod].objs.PwFlows.Lookup(uint32(0), &table); err != nil {
-		b.t.Fatal(err)
-	}
+	table := b.planes[pod].tableOf(b.t)
 	defer table.Close()
 	for k, v := range b.planes[pod].flows(b.t) {
 		v.Seen -= uint32(by / seenUnit)

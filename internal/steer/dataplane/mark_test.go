@@ -106,13 +106,19 @@ func (p *Plane) tableOf(t testing.TB) (table *ebpf.Map) {
 	return table
 }
 
-// put enters a flow into the plane's table.
+// put4 enters a flow into the plane's table.
 func (p *Plane) put4(t testing.TB, uid string, local, remote uint16, proto, role uint8) {
+	t.Helper()
+	p.putState(t, uid, local, remote, proto, bpfFlowState{Role: role, Seen: seenNow()})
+}
+
+// putState writes what is known of a flow.
+func (p *Plane) putState(t testing.TB, uid string, local, remote uint16, proto uint8, v bpfFlowState) {
 	t.Helper()
 	table := p.tableOf(t)
 	defer table.Close()
 	key := bpfFlow{Peer: p.ids[uid], Generation: generation(uid), Local: local, Remote: remote, Proto: proto}
-	if err := table.Put(key, bpfFlowState{Role: role, Seen: uint32(coarse() >> bpfLimitSEEN_SHIFT)}); err != nil {
+	if err := table.Put(key, v); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -49,14 +49,13 @@ static __always_inline void refresh(struct flow_state *state)
 		state->seen = now;
 }
 
-/* hand_over has the next program read a flow in the table, and not in the cache: it announces by that. */
-GLOBAL int hand_over(const struct flow *f)
+/* uncache has the next look at a flow read the table. */
+static __always_inline void uncache(const struct flow *f)
 {
-	volatile __u64 *r = f ? cache_slot(f) : NULL;
+	volatile __u64 *r = cache_slot(f);
 
 	if (r)
 		*r = 0;
-	return 0;
 }
 
 /* set_closed notes that a packet ends its connection, or one direction. It reads the table,
@@ -112,7 +111,6 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 		return FLOW_NONE;
 	struct flow_state *state = flow_of(f);
 	__u32 peer = f->peer;
-	__u64 *r = cache_slot(f);
 	if (state) {
 		if (ADMITTED(role)) {
 			now.closed = state->closed;
@@ -131,8 +129,7 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 			__sync_fetch_and_add(n, 1);
 		}
 	}
-	if (r)
-		*(volatile __u64 *)r = 0;
+	uncache(f);
 	return role & CACHE_ROLE;
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"pathwise.dev/pathwise/internal/lab/netns"
@@ -233,19 +232,9 @@ func TestPortsTakenMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var table *ebpf.Map
-	if err := f.outer.Lookup(uint32(0), &table); err != nil {
-		t.Fatal(err)
-	}
+	table := p.tableOf(t)
 	defer table.Close()
-	put := func(port uint16, v bpfFlowState) {
-		t.Helper()
-		k := bpfFlow{Peer: p.ids["pod-2"], Generation: generation("pod-2"), Local: 7000, Remote: port,
-			Proto: unix.IPPROTO_TCP}
-		if err := table.Put(k, v); err != nil {
-			t.Fatal(err)
-		}
-	}
+	put := func(remote uint16, v bpfFlowState) { p.putState(t, "pod-2", 7000, remote, unix.IPPROTO_TCP, v) }
 	ended := bpfFlowState{Role: roleFollow, Closed: closedIn | closedOut, Seen: seenNow() - uint32(2*keepClosed/seenUnit)}
 	put(7001, ended)
 	put(7002, ended)

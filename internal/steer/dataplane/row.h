@@ -75,11 +75,8 @@ GLOBAL int open_from_path(const struct flow *f, __u32 role)
 /* set_row puts a flow into another row. */
 static __always_inline void set_row(const struct flow *f, struct flow_state *state, __u32 row)
 {
-	volatile __u64 *r = cache_slot(f);
-
 	state->row = row & (ROWS - 1);
-	if (r)
-		*r = 0;
+	uncache(f);
 }
 
 /* learn_row has the answers of a flow that the peer has opened go by the row of its choices
