@@ -254,6 +254,31 @@ func TestLineEnds(t *testing.T) {
 	}
 }
 
+// TestHeldUpTogether: pods that share a device are held up each by its own.
+func TestHeldUpTogether(t *testing.T) {
+	for _, kind := range []string{"veth", "macvlan"} {
+		t.Run(kind, func(t *testing.T) {
+			b := newBed(t, kind)
+			delays := map[end]time.Duration{b.pod: 5 * ms, b.near: 10 * ms}
+			for at, d := range delays {
+				if err := b.m.Apply(Port{at.ns, "eth0", hostNS}, Impairment{Delay: d, Direction: Both}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for at, d := range delays {
+				for to, all := range map[string][]arrival{"out": b.trace(t, at, b.far), "in": b.trace(t, b.far, at)} {
+					between(t, at.ns+" "+to, [2]int{1000, 1000}, len(all))
+					for _, a := range all {
+						if a.took < d {
+							t.Fatalf("%s %s: took %v, expected %v at least", at.ns, to, a.took, d)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
 // lines lists the delay lines of these tests.
 func lines(t testing.TB) (out []int) {
 	t.Helper()

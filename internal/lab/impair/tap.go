@@ -106,23 +106,22 @@ func (t *tap) join(w wire, hook ebpf.AttachType) error {
 }
 
 // divert sends what passes the hook of the wire to the tap, but for what comes
-// from there. The program goes when the process ends: nothing is held up then.
+// from there. Where the wire has lines of several pods, each lets the frames of the
+// others alone, with their marks: one that is taken off would send them round for
+// ever. The program goes when the process ends: nothing is held up then.
 func (t *tap) divert(w wire, dir way) error {
 	if t.diversion != nil {
 		return nil
 	}
-	text := asm.Instructions{
-		asm.Mov.Reg(asm.R6, asm.R1),
+	text := append(asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}, w.onlyPods(dir)...)
+	text = append(text,
 		asm.LoadMem(asm.R2, asm.R6, markAt, asm.Word),
 		asm.JNE.Imm(asm.R2, delayed, "fresh"),
 		// Nobody behind us is to wonder about the mark.
 		asm.Mov.Imm(asm.R2, 0),
 		asm.StoreMem(asm.R6, markAt, asm.R2, asm.Word),
 		asm.Ja.Label("next"),
-	}
-	fresh := append(w.onlyPods(dir), asm.Mov.Imm(asm.R2, delayed))
-	fresh[0] = fresh[0].WithSymbol("fresh")
-	text = append(append(text, fresh...),
+		asm.Mov.Imm(asm.R2, delayed).WithSymbol("fresh"),
 		asm.StoreMem(asm.R6, markAt, asm.R2, asm.Word),
 		asm.Mov.Imm(asm.R1, int32(t.index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return(),
 		asm.Mov.Imm(asm.R0, tcxNext).WithSymbol("next"), asm.Return())
