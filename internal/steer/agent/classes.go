@@ -55,7 +55,7 @@ type classCount struct {
 
 // rowEvidence is all that is known of a pair, and of each row of its own flows.
 func (j *judge) rowEvidence(p *pair, now time.Time) decide.RowEvidence {
-	ev := decide.RowEvidence{All: j.evidence(p, now)}
+	ev := decide.RowEvidence{All: j.evidence(p, now), Others: now.Sub(p.others) < time.Second}
 	if p.pin() != "" {
 		p.rows.Live = [flow.Rows]time.Duration{} // all flows go there
 	}

@@ -48,6 +48,39 @@ func TestClassesGoApart(t *testing.T) {
 	}
 }
 
+// TestBulkOfThePeerIsApart: a's dialogue with b stays on the network with less delay while b's own bulk goes to the one
+// with more rate, be it sent or fetched, though it is most of what a's pair carries. Here packets of the pods are
+// held up too: what bulk brings along fills the far network only as it grows.
+func TestBulkOfThePeerIsApart(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+	}{{"sent", nil}, {"fetched", []string{"-R"}}} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBed(t, "t-agt-peer", "vxlan", "macvlan")
+			b.limit()
+			b.impair("macvlan", impair.Impairment{Rate: 280e6, Delay: 10 * time.Millisecond}, "a") // as probes find it
+			dialogue := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1,
+				Size: 200, Requests: stream.Sizes{Min: 100, Max: 100}, Think: 2 * time.Millisecond})
+			b.carried("vxlan")
+			stop := b.iperf3("b", "a", 5301, append(c.args, "-P", "4")...)
+			steady := time.Time{}
+			b.await("each pair to be on its network, and to stay there", func() bool {
+				if b.agents["h1"].on("a", "b") != "vxlan" || b.agents["h2"].on("b", "a") != "macvlan" {
+					steady = time.Time{}
+				} else if steady.IsZero() {
+					steady = time.Now()
+				}
+				return !steady.IsZero() && time.Since(steady) > 3*time.Second
+			})
+			stop()
+			if r := dialogue.stop(); r.Counts.Connections.Lost+r.Counts.Corrupt > 0 {
+				t.Errorf("the dialogue: %+v", r.Counts)
+			}
+		})
+	}
+}
+
 // limit has the default network be short and slow, and the other one long and fast, and
 // starts the agents.
 func (b *bed) limit() {

@@ -35,6 +35,8 @@ type headcount struct {
 	// row is another, or not said yet.
 	own     [flow.Rows]tallied
 	changes []change
+	// others are the bytes that the peer's own bulk has carried since the last count.
+	others float64
 	// places are how many connections have each place of a row, of those that carried something between the last two
 	// counts and may be the local pod's own.
 	places [flow.Rows][flow.Width]int
@@ -114,7 +116,13 @@ func (h *headcount) sort(id uint64, is carried, moved, came float64, limited boo
 	if class != decide.Unknown && class != is.said && len(h.changes) < changesMost {
 		h.changes = append(h.changes, change{id: id, ports: is.ports, class: class})
 	}
-	if !is.own || is.said != class || moved+came == 0 {
+	if is.said != class || moved+came == 0 {
+		return
+	}
+	if !is.own {
+		if class == decide.Bulk {
+			h.others += moved + came
+		}
 		return
 	}
 	t := &h.own[class.Row()]
@@ -165,6 +173,9 @@ func (p *pair) counted(h *headcount) {
 	}
 	if all := h.total + h.received; all > 0 {
 		p.limited.take(weight, (h.limited+h.received*p.peerLimited)/all)
+	}
+	if h.others > 0 {
+		p.others = h.at
 	}
 	for row, t := range h.own {
 		c := &p.classes[row]

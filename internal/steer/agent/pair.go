@@ -163,6 +163,8 @@ type traffic struct {
 	places [flow.Rows][flow.Width]int
 	// classes are its own connections of each row's class, as last counted.
 	classes [flow.Rows]classCount
+	// others is when bulk that the peer has opened last carried something.
+	others time.Time
 	// limited is the share of its TCP traffic that applications limit, and sending that of what this end sends.
 	limited, sending share
 	// fresh is when bulk began to come in, after there had been none, and came when it last did.

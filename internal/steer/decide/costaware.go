@@ -85,6 +85,9 @@ func (c CostAware) decide(s *step, ev PairEvidence, need Need) Decision {
 		return stay(ev, "no traffic on %s: nothing to gain", ev.Active)
 	case need == Throughput && active.Prior <= 0 && s.Track.Rate.N < s.p.Track.RateSamples:
 		return stay(ev, "what %s carries now is not known yet", ev.Active)
+	case need == Throughput && s.growing(ev.At, active):
+		s.Pending = Pending{}
+		return stay(ev, "what %s carries still grows", ev.Active)
 	case s.demandMet(active, need):
 		s.Pending = Pending{}
 		return stay(ev, "%s carries all that is asked, %s", ev.Active, bits(active.Data.Goodput))

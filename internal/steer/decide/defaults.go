@@ -50,7 +50,7 @@ func defaultTrack() TrackParams {
 	return TrackParams{
 		RateSamples: 3, FullSamples: 3, SlowStart: 2,
 		NoiseFirst: 0.1, NoiseWeight: 0.05, NoiseClip: 0.3, NoiseLeast: 0.04, NoiseMost: 0.3, Deviation: 1.25,
-		MeanWeight: 0.1, MeanWithin: 2,
+		MeanWeight: 0.1, MeanWithin: 2, Grows: 1.03, GrowsFor: time.Second,
 	}
 }
 
@@ -87,6 +87,7 @@ func defaultCanary() CanaryParams {
 		SamplesMost: 60, SamplesMostLarge: 25, Large: 16,
 		Longest: 10 * time.Second, AcceptAt: 3, RejectAt: 1.5, Prior: 1, RatioClip: 3, MeanWithin: 0.2,
 		LeastWait: time.Second, MostWait: 5 * time.Minute, Worse: 0.85, MuteSamples: 2, Lasting: true, CostSwitches: 2,
-		Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, GrownAt: 1.3, Grow: 4, SlackSRTT: 2,
+		Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, Grow: 4,
+		Kept: 0.9, FreeSRTT: 1.3, FreeSamples: 10, FullSamples: 2, Growth: 0.005,
 	}
 }

@@ -41,7 +41,7 @@ func Families() []Family {
 		{"delay", "delays that come and go, for pairs that wait for answers", drawn("delay", delaying)},
 		{"mixed", "bulk and dialogues of one pair, where rate and delay disagree, each on a path of its own",
 			drawn("mixed", mixing)},
-		{"mixed-together", "the same with one path for all flows of the pair, as agents have it",
+		{"mixed-together", "the same with one path for all flows of the pair, as where its need is declared",
 			drawn("mixed", func(c *course, load Load) { mixing(c, load); c.Together = true })},
 	}, sharers())
 }
@@ -226,6 +226,7 @@ func mixing(c *course, load Load) {
 		n.RTT = 0.4e-3 * c.between(0.7, 1.4) * math.Pow(20, far)
 		n.Queue = c.between(1e-3, 10e-3)
 	}
+	c.Windows = true
 	answers := 1 << c.IntN(4)
 	for c.length() < 80 {
 		c.add(c.between(6, 15), load)

@@ -123,7 +123,9 @@ func canaryMechanisms() []Mechanism {
 		{"empty", "enlarges a canary that held no flow",
 			"flows spread unevenly over buckets", func(p *Params) { p.Canary.EmptyMost = 0 }},
 		{"grow", "enlarges a canary whose flows do not fill the path", "", func(p *Params) { p.Canary.Grow = 1 }},
+		{"growing", "waits until flows that have just come fill their path",
+			"", func(p *Params) { p.Track.Grows = 0 }},
 		{"slack", "takes a canary without a queue for one that does not fill the path",
-			"senders that are slow to find a rate", func(p *Params) { p.Canary.SlackSRTT = -1e9 }},
+			"senders that are slow to find a rate", func(p *Params) { p.Canary.FreeSRTT = -1e9 }},
 	}
 }

@@ -82,7 +82,11 @@ type TrackParams struct {
 	// MeanWeight is that of the mean rate, which is used where it is nearer to the recent
 	// median than MeanWithin times the noise.
 	MeanWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
-	MeanWithin float64 `unit:"noises" range:"0 10" source:"chosen"`
+	// A rate that is Grows times its mean still grows, as may that of flows that came within GrowsFor, where
+	// they do not fill their path; 0 for never.
+	Grows      float64       `unit:"ratio" range:"0 100" source:"the drill mixed"`
+	GrowsFor   time.Duration `unit:"s" range:"0 60" source:"FreeSamples"`
+	MeanWithin float64       `unit:"noises" range:"0 10" source:"chosen"`
 }
 
 // LoadParams are about what the pair asks of its path.
@@ -285,13 +289,18 @@ type CanaryParams struct {
 	EmptyShift   int `unit:"bits" range:"0 6" source:"chosen"`
 	EmptyMost    int `unit:"canaries" range:"0 3" source:"chosen"`
 	EmptyLargest int `unit:"buckets" range:"1 64" source:"half of Buckets"`
-	// Grow is by how much a canary grows whose flows get all they ask for, or leave their
-	// path without a queue; 1 for not. A path whose flows take less than SlackSRTT times
-	// the calm round trip has none.
-	// Flows that got GrownAt times what they had before have found out what their path gives.
-	GrownAt   float64 `unit:"ratio" range:"0 100" source:"Cardwell et al. (2016): BBR probes for a quarter more"`
-	Grow      int     `unit:"ratio" range:"1 64" source:"chosen"`
-	SlackSRTT float64 `unit:"ratio" range:"0 100" source:"chosen"`
+	// Grow is by how much a canary grows whose flows get all they ask for, or leave their path without a queue; 1 for
+	// not.
+	Grow int `unit:"ratio" range:"1 64" source:"chosen"`
+	// Flows that take less than FreeSRTT times the calm round trip and lose nothing do not fill their path, and
+	// may get more as their windows grow: they have FreeSamples, and more while they gain Growth a sample.
+	// FullSamples in a row say that they fill it.
+	// Those that get Kept times what they got before are joined by the others.
+	Kept        float64 `unit:"ratio" range:"0 10" source:"chosen: the scatter of a few samples"`
+	FreeSRTT    float64 `unit:"ratio" range:"0 100" source:"chosen"`
+	FreeSamples int     `unit:"samples" range:"1 1000" source:"chosen"`
+	FullSamples int     `unit:"samples" range:"1 1000" source:"chosen: a stall spoils one"`
+	Growth      float64 `unit:"share" range:"0 1" source:"RFC 9438: half a segment a round trip, of windows of a hundred"`
 }
 
 // ShareParams are about flows that share several networks.

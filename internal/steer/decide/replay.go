@@ -158,7 +158,9 @@ func (n *run) rebase(ev PairEvidence) PairEvidence {
 type epoch struct {
 	truth map[string]float64
 	// shared is what each gives alongside the pair's other flows; nil where there are none.
-	shared  map[string]float64
+	shared map[string]float64
+	// filled is the part of that which windows let connections have; nil for all of it.
+	filled  rates
 	seconds float64
 	// loss is what a switch at its beginning costs, in seconds.
 	loss float64
@@ -169,10 +171,14 @@ type epoch struct {
 
 // gives is what a path gives.
 func (e epoch) gives(network string) float64 {
-	if e.shared != nil {
-		return e.shared[network]
+	part := 1.0
+	if v, ok := e.filled[network]; ok {
+		part = v
 	}
-	return e.truth[network]
+	if e.shared != nil {
+		return part * e.shared[network]
+	}
+	return part * e.truth[network]
 }
 
 // ledger adds up one pair's epochs.

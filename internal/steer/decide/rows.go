@@ -25,6 +25,8 @@ type RowEvidence struct {
 	Of [2]PairEvidence
 	// Live: flows of the row's class carry something now.
 	Live [2]bool
+	// Others: the peer has opened flows that carry bulk, of which All tells too. They go by the peer's choices.
+	Others bool
 }
 
 // StepRows has a policy decide about both rows. Rows part when both classes carry something,
@@ -45,8 +47,17 @@ func StepRows(policy Policy, s Rows, ev RowEvidence, by *ClassParams) (Rows, [2]
 		return s.join(ev, by)
 	}
 	if !s.Apart {
+		one := ev.All
+		if ev.Others && !declared && s.lives(0, by) != s.lives(1, by) {
+			row := 0
+			if s.lives(1, by) {
+				row = 1
+			}
+			one = ofClass(ev.Of[row], row) // what the peer's flows carry says nothing of what these need
+		}
 		var d Decision
-		s.Of[0], d = policy.Step(s.Of[0], ev.All)
+		s.Of[0], d = policy.Step(s.Of[0], one)
+		d.Evidence.Class = "" // it is about all flows
 		return s, [2]Decision{d, d}
 	}
 	var d [2]Decision
@@ -112,14 +123,21 @@ func (s Rows) join(ev RowEvidence, by *ClassParams) (Rows, [2]Decision) {
 	return s, d
 }
 
+// ofClass is the evidence about a row with what flows of its class need.
+func ofClass(ev PairEvidence, row int) PairEvidence {
+	if ev.Class, ev.Need = ClassOf(row), Latency; ev.Class == Bulk {
+		ev.Need = Throughput
+	}
+	return ev
+}
+
 // alone is the evidence about a row of its own: what flows of its class need, and for bulk
 // where it would meet flows that wait for answers.
 func alone(of [2]PairEvidence, row int) PairEvidence {
-	ev := of[row]
-	if ev.Class, ev.Need = ClassOf(row), Latency; ev.Class != Bulk {
+	ev := ofClass(of[row], row)
+	if ev.Class != Bulk {
 		return ev
 	}
-	ev.Need = Throughput
 	ev.Paths = slices.Clone(ev.Paths)
 	for i := range ev.Paths {
 		ev.Paths[i].Answers = ev.Paths[i].Network == of[1-row].Active

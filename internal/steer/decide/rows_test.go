@@ -63,6 +63,28 @@ func TestRowsPartAndJoin(t *testing.T) {
 	}
 }
 
+// What the peer's own bulk carries, and what it would gain elsewhere, does not move flows that wait for answers.
+func TestBulkOfThePeer(t *testing.T) {
+	by := DefaultClasses()
+	for _, others := range []bool{false, true} {
+		var s Rows
+		on := [2]Assignment{{Active: "near"}, {Active: "near"}}
+		for at := time.Duration(0); at < 20*time.Second; at += Period {
+			ev := evidenceOfRows(at, on, [2]bool{true, false}) // of all flows bulk is most
+			ev.All.Need, ev.Others = Auto, others
+			var d [2]Decision
+			s, d = StepRows(CostAware{}, s, ev, &by)
+			if d[0].To != d[1].To || d[0].Evidence.Class != "" {
+				t.Fatalf("apart: %+v", d)
+			}
+			on[0], on[1] = on[0].Apply(d[0]), on[1].Apply(d[1])
+		}
+		if want := map[bool]string{false: "far", true: "near"}[others]; on[0].Active != want {
+			t.Errorf("others %t: on %s, expected %s", others, on[0].Active, want)
+		}
+	}
+}
+
 // A canary that held the flows that wait for answers, before it was known that they do, says
 // nothing of what its path gives the bulk.
 func TestCanaryBeforeTheClasses(t *testing.T) {

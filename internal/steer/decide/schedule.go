@@ -27,6 +27,8 @@ type Schedule struct {
 	Together bool `json:"together,omitempty"`
 	// Hashed: connections are spread over buckets by accident, and each is on one network.
 	Hashed bool `json:"hashed,omitempty"`
+	// Windows: connections that are moved keep their windows, and fill another network as these grow.
+	Windows bool `json:"windows,omitempty"`
 	// Beneath is what all networks carry at most, together: a link or a CPU is beneath them; 0
 	// for no bound. Costs is the part of it that is lost where flows are on several.
 	Beneath float64 `json:"beneath,omitempty"`

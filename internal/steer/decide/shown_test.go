@@ -69,6 +69,7 @@ func shown() map[string]func(*Params) bool {
 		"mute":         aMomentWithoutAnswersEndsNoCanary,
 		"empty":        emptyCanariesGrow,
 		"slack":        slowSendersAreNoSlowPath,
+		"growing":      whatGrowsIsWaitedFor,
 	}
 }
 
@@ -302,6 +303,36 @@ func emptyCanariesGrow(p *Params) bool {
 		}
 	}
 	return most == Buckets
+}
+
+// whatGrowsIsWaitedFor: flows have come to a long path, which gives most once their windows fill it; meanwhile a
+// third path, which they fill at once, gives more.
+func whatGrowsIsWaitedFor(p *Params) bool {
+	f := newFeed(Throughput)
+	f.ev.Load.Connections = 4
+	f.ev.Paths = append(f.ev.Paths, PathEvidence{Network: "c", State: Up,
+		Probe: Probe{RTT: 5e-3, Jitter: 10e-6, Samples: 10, Age: 0.01}})
+	f.path("a").Prior, f.path("b").Prior, f.path("b").Probe.RTT = 0, 0, 20e-3
+	f.path("c").State = Failed // until the flows are on b
+	gives := 0.0
+	for range 40 {
+		f.carry("a", 62e6*f.at.Share("a"))
+		if gives = min(gives+4e6, 184e6); f.at.Share("b") == 0 {
+			gives = 77e6
+		}
+		f.carry("b", gives*f.at.Share("b"))
+		f.path("b").Data.SRTT = 20e-3
+		// A quarter of the flows has no queue there.
+		f.carry("c", min(124e6, 250e6*f.at.Share("c")))
+		f.path("c").Data.SRTT = 5e-3 + 20e-3*max(f.at.Share("c")-0.5, 0)
+		if f.at.Active == "b" {
+			f.path("c").State = Up
+		}
+		if f.step(CostAware{Params: p}); f.at.Active == "c" {
+			return false
+		}
+	}
+	return f.at.Active == "b"
 }
 
 // slowSendersAreNoSlowPath: a quarter of the flows brings a quarter of what it had, without a

@@ -89,6 +89,10 @@ func (r *simulation) play(p, alone Phase, d Decision) float64 {
 	if r.w.s.Need != Latency {
 		e.most, e.sum = r.w.together(alone), r.w.given(p, next).sum(r.w.s.Networks)
 	}
+	if r.w.s.Windows && r.w.s.Need != Latency {
+		r.w.moveWindows(p, r.at, next)
+		e.filled = r.w.filled(p, next)
+	}
 	rate := r.book.add(e, r.at, next, d.Kind)
 	r.w.play(p, r.at, next)
 	r.at, r.rate = next, rate
@@ -107,6 +111,7 @@ type world struct {
 	links   map[string]*link
 	// connections of the period before, and for how many more some of them begin.
 	connections, young int
+	windows            windows
 	// places are those of connections in a row, and ranks the order of places, of a hashed schedule.
 	places []int
 	ranks  flow.Ranks
@@ -168,17 +173,6 @@ func (p Phase) offers(n SimNetwork) (o offer) {
 		o.carries = 0
 	}
 	return o
-}
-
-// lossy is what TCP makes of loss: the rate of one connection in bit/s that loses so many
-// of its packets at random, at a round trip in seconds. It is CUBIC's response function,
-// or Reno's where that is more, as CUBIC does (RFC 9438, sections 4.3 and 5.1; Mathis
-// 1997), with segments of 1448 bytes. Timeouts are left out: with SACK, RACK and tail loss
-// probes (RFC 8985) bulk flows have few up to a loss of a tenth.
-func lossy(lost, rtt float64) float64 {
-	const segment = 8 * 1448
-	window := max(math.Sqrt(1.5/lost), 1.054*math.Pow(rtt/lost, 0.75))
-	return max(window, 1) * segment / rtt
 }
 
 // held is the network as packets that are held up find it.
@@ -271,6 +265,9 @@ func (w *world) play(p Phase, before, after Assignment) {
 			w.links[n.Name].play(w.r, o, all, share > 0, pressed && slow)
 		}
 	}
+	if w.s.Windows && w.s.Need != Latency {
+		w.growWindows(p, after)
+	}
 	w.now += Period
 }
 
@@ -301,15 +298,20 @@ func (w *world) traffic(n SimNetwork, p Phase, share float64, o offer) Data {
 	if o.lost > 0 {
 		c = min(c, float64(p.Load.Connections)*share*lossy(o.lost, n.rtt(o.others)))
 	}
+	full := true
 	if w.s.Need == Latency {
 		asked = c / 100
+	} else if most := w.bound(n, o.others); most < c {
+		c, full = most, false
 	}
 	d := Data{Goodput: min(asked, c), AppLimited: asked < c, Retrans: o.lost,
 		SRTT: n.rtt(o.others) * (1 + 0.1*w.r.Float64())}
-	if !d.AppLimited {
+	if !d.AppLimited && full {
 		// The queue of a full network, in bytes: the slower, the longer. Where losses
 		// keep the window small there is none.
-		if o.lost == 0 {
+		if o.lost == 0 && w.s.Windows {
+			d.SRTT += min(n.Queue*n.at(p.Load.Connections)/c, queueMost) * (0.8 + 0.2*w.r.Float64())
+		} else if o.lost == 0 {
 			d.SRTT += min(1e-3*n.at(p.Load.Connections)/c, 0.05) * (0.8 + 0.4*w.r.Float64())
 		}
 		d.Retrans += 0.001 * w.r.ExpFloat64()

@@ -27,15 +27,17 @@ type Trial struct {
 	Sum    float64 `json:"sum"`
 	// Total of all rates, and Added of what they added: see addedBy.
 	Total float64 `json:"total"`
+	// First is what it gave at first, of a path that was not full.
+	First float64 `json:"first,omitempty"`
 	Added float64 `json:"added,omitempty"`
 	// Mute counts samples in a row of which nothing came back though timers fired.
 	Mute int `json:"mute,omitempty"`
 	// Quiet counts samples in a row in which the canary had no data.
 	Quiet int `json:"quiet"`
-	// Limited counts samples in which the canary had nothing more to send, and Slack
-	// those in which it left its path without a queue.
+	// Limited counts samples in which the canary had nothing more to send.
 	Limited int `json:"limited"`
-	Slack   int `json:"slack,omitempty"`
+	// Full counts samples in a row in which its path was full: it had a queue, or lost something.
+	Full int `json:"full,omitempty"`
 	// Gradual: a move in steps, not a question.
 	Gradual bool    `json:"gradual,omitempty"`
 	Gain    float64 `json:"gain"`
@@ -196,8 +198,8 @@ func (s *step) sample(ev PairEvidence, a, b figure, need Need) {
 	if d.AppLimited {
 		t.Limited++
 	}
-	if calm := s.memory(t.To).Base; d.SRTT > 0 && calm > 0 && d.SRTT < s.p.Canary.SlackSRTT*calm+s.p.Memory.JitterFloor {
-		t.Slack++
+	if t.Full++; s.isFree(b.path) {
+		t.Full = 0
 	}
 }
 
@@ -238,6 +240,9 @@ func (s *step) judgeLimited(ev PairEvidence, b figure, rate float64, need Need) 
 // judgeFull is about a canary that fills its path: it goes on until its gain is
 // clear of doubt, or it has had its time.
 func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Decision {
+	if d, ok := s.judgeFree(ev, b, rate, need); ok {
+		return d
+	}
 	t := &s.Trial
 	n := float64(t.Rates.N)
 	logMean, deviation := t.Sum/n, s.trialNoise(ev, need)/math.Sqrt(n)
@@ -260,13 +265,10 @@ func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Dec
 	if mean := t.Total / n; rate > 0 && math.Abs(math.Log(mean/rate)) < s.p.Canary.MeanWithin {
 		rate = mean
 	}
-	had := t.Before * float64(t.Buckets) / Buckets
-	if need == Throughput && g < 0 && rate < s.p.Canary.GrownAt*had && 2*t.Slack >= t.Rates.N && s.mayGrow(ev.At) {
-		// Its flows have not found out yet what the path gives: BBR keeps to what they
-		// got before for many round trips (Cardwell et al. 2016).
-		return s.grow(ev)
-	}
 	s.measure(b.path, ev.Load, rate, s.Track.noise(&s.p.Track)/math.Sqrt(n), ev.At)
+	if need == Throughput && g > doubt && s.pays(ev, g) {
+		s.leave(ev, ours, theirs)
+	}
 	return s.judge(ev, b, g, doubt, need)
 }
 

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -245,5 +246,92 @@ func TestFewSamplesAreDoubted(t *testing.T) {
 	}
 	if many, few := low(0), low(0.05); many != 1e9 || few > 0.92e9 || few < 0.88e9 {
 		t.Errorf("%v of many, %v of few", many, few)
+	}
+}
+
+// Connections bring their windows along: on a path of a longer round trip they get less until these have grown.
+// What has not filled its path is waited for, what has is judged by what it gives, and what does not grow as well.
+func TestWindowsGrow(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		srtt        time.Duration
+		retrans     float64
+		first, most float64 // of what the canary's quarter had before
+		moves       bool
+	}{
+		{"they grow", 20 * time.Millisecond, 0, 0.5, 2.5, true},
+		{"they get as much at once", 20 * time.Millisecond, 0, 1.1, 2.5, true},
+		{"they fill its queue", 40 * time.Millisecond, 0, 0.5, 2.5, false},
+		{"they lose", 20 * time.Millisecond, 0.01, 0.5, 2.5, false},
+		{"they do not grow", 20 * time.Millisecond, 0, 0.5, 0.5, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFeed(Throughput)
+			f.ev.Load.Connections = 4
+			for _, n := range []string{"a", "b"} {
+				f.path(n).Prior = 0
+			}
+			f.path("b").Probe.RTT = 20e-3
+			f.carry("a", 100e6)
+			f.path("a").Data.SRTT = 20e-3
+			part, share := c.first, 0.0
+			for range 40 {
+				if now := f.at.Share("b"); now > 0 {
+					if share > 0 {
+						part = min(part+0.05, max(c.most, c.first))
+					}
+					f.carry("b", 100e6*now*part)
+					f.path("b").Data.SRTT, f.path("b").Data.Retrans = c.srtt.Seconds(), c.retrans
+				} else {
+					part = c.first
+				}
+				share = f.at.Share("b")
+				f.step(CostAware{})
+			}
+			if moved := f.at.Active == "b"; moved != c.moves {
+				t.Errorf("on %s", f.at.Active)
+			}
+		})
+	}
+}
+
+// In simulation as well: moved connections carry what their windows allow on the longer round trip, and more and more.
+func TestWindowsInSimulation(t *testing.T) {
+	s := Schedule{Need: Throughput, Windows: true, Networks: []SimNetwork{
+		{Name: "near", Capacity: 100e6, Many: 1, RTT: 1e-3, Queue: 4e-3},
+		{Name: "far", Capacity: 400e6, Many: 1, RTT: 20e-3, Queue: 4e-3}}}
+	p := Phase{Load: Load{Connections: 4}}
+	w := newWorld(s, 1)
+	at := Assignment{Active: "near"}
+	carried := func(next Assignment) rates {
+		w.moveWindows(p, at, next)
+		out := w.filled(p, next)
+		w.play(p, at, next)
+		at = next
+		return out
+	}
+	if got := carried(at)["near"]; got != 1 {
+		t.Errorf("at first: %v of its share", got)
+	}
+	// 100 Mbit/s for 5 ms are 25 of 20 ms.
+	last := carried(Assignment{Active: "far"})["far"]
+	if math.Abs(last-25.0/400) > 1e-9 {
+		t.Errorf("as it comes: %v of its share", last)
+	}
+	for i := range 60 {
+		now := carried(at)["far"]
+		if now < last || i < 10 && now > 0.4 {
+			t.Fatalf("%v after %v, %d periods after it came", now, last, i)
+		}
+		last = now
+	}
+	if last != 1 {
+		t.Errorf("after six seconds: %v of its share", last)
+	}
+	if got := carried(Assignment{Active: "near"})["near"]; got != 1 {
+		t.Errorf("back: %v of its share", got)
+	}
+	if got := carried(Assignment{Active: "far"})["far"]; got > 0.07 {
+		t.Errorf("there again: %v of its share", got)
 	}
 }
