@@ -91,7 +91,7 @@ type kind struct {
 func kinds() []kind {
 	return []kind{switchKind(), insertsKind(), overheadKind(), blackholeKind(), programsKind(),
 		ratelimitKind(), quietKind(), swingsKind(), schedulesKind(), familiesKind(),
-		sharesKind(), killsKind(), peersKind(), forgedKind(), demoKind()}
+		sharesKind(), mixedKind(), killsKind(), peersKind(), forgedKind(), demoKind()}
 }
 
 // Names lists the drills.

@@ -58,9 +58,9 @@ type Options struct {
 	Faults  []string `json:"faults,omitempty" yaml:"faults" is:"fault" key:"repeats" doc:"variants of faults"`
 	// Families of random schedules.
 	Families []string `json:"families,omitempty" yaml:"families" is:"family" key:"repeats" doc:"families of random schedules"`
-	// Limits are courses of networks that flows may share; Programs move bulk over so many Connections.
+	// Limits are courses of networks that flows may share; Programs have so many Connections.
 	Limits      []string `json:"limits,omitempty" yaml:"limits" is:"sharing" key:"repeats" doc:"courses of what the networks give"`
-	Programs    []string `json:"programs,omitempty" yaml:"programs" is:"program" key:"repeats" doc:"programs that move bulk"`
+	Programs    []string `json:"programs,omitempty" yaml:"programs" is:"program" key:"repeats" doc:"programs that move bulk or wait for answers"`
 	Connections int      `json:"connections,omitempty" yaml:"connections" is:"1..1000" doc:"connections of a program"`
 	// Capacity of the best network in bit/s, where the drill shapes the uplink.
 	Capacity float64 `json:"capacity,omitempty" yaml:"capacity" is:"capacity" doc:"capacity of the best network" unit:"bit/s; k, M, G"`
@@ -170,6 +170,9 @@ func checkEntry(v config.Value, e *Entry, read func() error) error {
 		return v.Key("faults").Errorf("the drill programs has no %s: expected the others", faultMPTCP)
 	case e.Drill == "shares" && slices.ContainsFunc(e.Programs, func(p string) bool { return programNamed(p).asks }):
 		return v.Key("programs").Errorf("the drill shares is about bulk: expected some of %s",
+			strings.Join(programNames(isBulk), ", "))
+	case e.Drill == "mixed" && len(mixes(e.Options)) == 0:
+		return v.Key("programs").Errorf("the drill mixed has bulk next to requests: expected one of %s and one of the others",
 			strings.Join(programNames(isBulk), ", "))
 	case e.Server != "" && e.Workload == "":
 		return v.Errorf("server: %q serves documents: expected a workload alongside it, one of %s", e.Server,

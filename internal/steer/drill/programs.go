@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,6 +71,8 @@ type transfer struct {
 	// end waits until it has ended, and tells what it carried per second, by its own word.
 	// The report is a stream's; other programs have none.
 	end func() (bits float64, report *stream.Report, err error)
+	// answers waits until it has ended, and tells how long it waited for answers; nil for programs that do not ask.
+	answers func() (waits, error)
 	// stop ends what still runs.
 	stop func()
 }
@@ -136,6 +139,23 @@ func (g *ground) startPair(ctx context.Context, server, client topo.Pod, serve, 
 	return t, c, nil
 }
 
+// ends are the pods of a program: the one that opens connections, and the other one.
+func (g *ground) ends(p realProgram) (opener, other topo.Pod) {
+	opener, other = g.pod("a"), g.pod("b")
+	if p.pulls {
+		opener, other = other, opener
+	}
+	return opener, other
+}
+
+// address is where a program serves in a pod: its stable address, or the one on the network that the ground says.
+func (g *ground) address(pod topo.Pod) netip.Addr {
+	if at, ok := pod.On(g.over); ok {
+		return at.Addr
+	}
+	return pod.Addr()
+}
+
 // nextPort is another one each time: none waits for a connection's TIME_WAIT.
 func (g *generators) nextPort() string {
 	g.port = 6000 + (g.port-6000+1)%20000
@@ -147,7 +167,7 @@ func wholeSeconds(d time.Duration) string { return strconv.Itoa(max(int(math.Cei
 
 func beginIperf3(ctx context.Context, g *ground, o Options) (*transfer, error) {
 	b, port := g.pod("b"), g.nextPort()
-	at := b.Addr().String()
+	at := g.address(b).String()
 	t, client, err := g.startPair(ctx, b, g.pod("a"), []string{"iperf3", "-s", "-1", "-B", at, "-p", port},
 		[]string{"iperf3", "-c", at, "-p", port, "-P", strconv.Itoa(o.Connections), "-t", wholeSeconds(o.For), "-J"})
 	if err != nil {
@@ -199,7 +219,7 @@ func (g *ground) serveNginx(ctx context.Context, size int64, ask func(url string
 		return nil, nil, fmt.Errorf("make directory of nginx: %w", err)
 	}
 	leave := func() { _ = os.RemoveAll(dir) } // what is left goes with the lab
-	at := a.Addr().String() + ":" + port
+	at := g.address(a).String() + ":" + port
 	conf := fmt.Sprintf("daemon off; master_process off; user root; pid nginx.pid; error_log stderr;\n"+
 		"events {} http { access_log off; sendfile on; keepalive_requests 2000000000; "+
 		"server { listen %s; root %s; } }\n", at, dir)
@@ -305,18 +325,18 @@ func beginWrkClose(ctx context.Context, g *ground, o Options) (*transfer, error)
 
 func (g *ground) wrk(ctx context.Context, o Options, how ...string) (*transfer, error) {
 	const small = 1000
-	t, _, err := g.serveNginx(ctx, small, func(url string) []string {
-		argv := []string{"wrk", "-t", "1", "-c", strconv.Itoa(o.Connections), "-d", wholeSeconds(o.For) + "s"}
+	t, client, err := g.serveNginx(ctx, small, func(url string) []string {
+		argv := []string{"wrk", "--latency", "-t", "1", "-c", strconv.Itoa(o.Connections), "-d", wholeSeconds(o.For) + "s"}
 		return append(append(argv, how...), url)
 	})
-	return t, err
+	return asked(t, client, wrkWaits), err
 }
 
 // beginSockperf has sockperf send one message after the other, each when the one before is answered.
 func beginSockperf(ctx context.Context, g *ground, o Options) (*transfer, error) {
 	b, port := g.pod("b"), g.nextPort()
-	at := b.Addr().String()
-	t, _, err := g.startPair(ctx, b, g.pod("a"), []string{"sockperf", "server", "--tcp", "-i", at, "-p", port},
-		[]string{"sockperf", "ping-pong", "--tcp", "-i", at, "-p", port, "-t", wholeSeconds(o.For)})
-	return t, err
+	at := g.address(b).String()
+	t, client, err := g.startPair(ctx, b, g.pod("a"), []string{"sockperf", "server", "--tcp", "-i", at, "-p", port},
+		[]string{"sockperf", "ping-pong", "--full-rtt", "--tcp", "-i", at, "-p", port, "-t", wholeSeconds(o.For)})
+	return asked(t, client, sockperfWaits), err
 }

@@ -36,6 +36,7 @@ drills:
   - {drill: demo, for: 500ms, capacity: 100M}
   - {drill: shares, repetitions: 1, limits: beneath, for: 1s, capacity: 50M}
   - {drill: programs, repetitions: 1, hold: 500ms, faults: both}
+  - {drill: mixed, repetitions: 1, programs: [iperf3, wrk, sockperf], for: 1500ms, capacity: 50M}
 `
 	f, err := Parse("little", strings.NewReader(text), func(n string) error { _, err := catalogue.Find(n); return err })
 	if err != nil {

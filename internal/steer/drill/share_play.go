@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,10 +29,7 @@ func (s *session) playShared(ctx context.Context, out *Sample, c sharing, by str
 		return carried{}, err
 	}
 	p := programNamed(by)
-	opener, other := g.pod("a"), g.pod("b")
-	if p.pulls {
-		opener, other = other, opener
-	}
+	opener, other := g.ends(p)
 	host := g.hostOf(opener)
 	since, err := g.home(ctx, opener, other)
 	if err != nil {
@@ -42,20 +40,20 @@ func (s *session) playShared(ctx context.Context, out *Sample, c sharing, by str
 		return got, err
 	}
 	events, err := g.agents[host].events(ctx, since)
-	tellShares(out, events, opener.Name+">"+other.Name)
+	tellPairs(out, "events", events, opener.Name+">"+other.Name)
 	return got, err
 }
 
-// tellShares keeps what the pair's agent did, and when flows first shared networks.
-func tellShares(out *Sample, events []agent.Event, pair string) {
+// tellPairs keeps what an agent did about some pairs.
+func tellPairs(out *Sample, key string, events []agent.Event, pairs ...string) {
 	var lines []string
 	for _, e := range events {
-		if e.Pair != pair && e.Pair != "" {
+		if e.Pair != "" && !slices.Contains(pairs, e.Pair) {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s %s %s->%s %s", e.At.Format("05.000"), e.Kind, e.From, e.To, e.Reason))
 	}
-	out.Text["events"] = strings.Join(lines, "\n")
+	out.Text[key] = strings.Join(lines, "\n")
 }
 
 // playAlone plays a course without agents, all flows on one network.

@@ -138,6 +138,7 @@ func TestSharesWantNetworks(t *testing.T) {
 		"[a, b, c]\ndrills: [{drill: shares, programs: ftp}]":        false,
 		"[a, b, c]\ndrills: [{drill: shares, programs: wrk}]":        false,
 		"[a, b, c]\ndrills: [{drill: programs, faults: mptcp}]":      false,
+		"[a, b]\ndrills: [{drill: mixed, programs: iperf3}]":         false,
 	} {
 		f, err := Parse("f.yaml", strings.NewReader("name: f\nnetworks: "+text), known)
 		if (err == nil) != ok {

@@ -60,10 +60,7 @@ func (s *session) holeUnder(ctx context.Context, out *Sample, p realProgram, how
 		return err
 	}
 	defer t.stop()
-	opener, other := g.pod("a"), g.pod("b")
-	if p.pulls {
-		opener, other = other, opener
-	}
+	opener, other := g.ends(p)
 	if err := g.connected(ctx, t.port, 1); err != nil {
 		return err
 	}

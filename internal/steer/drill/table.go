@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"pathwise.dev/pathwise/internal/measure/figure"
+	"pathwise.dev/pathwise/internal/measure/workload"
 )
 
 // Figures returns the figures of every drill of the file from its samples.
@@ -36,6 +37,9 @@ func Figures(f File, samples []Sample) ([]Figure, error) {
 		for i, fig := range figures {
 			fig.Drill = e.Name
 			if i == 0 && by != "" {
+				if f.Congestion == "" {
+					by += ", as the kernel allows pods no " + workload.Congestion + " (net.ipv4.tcp_allowed_congestion_control)"
+				}
 				fig.Note = strings.TrimPrefix(fig.Note+"; TCP's congestion control was "+by, "; ")
 			}
 			out = append(out, fig)
