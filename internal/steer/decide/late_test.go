@@ -9,17 +9,28 @@ import (
 	"time"
 )
 
-// TestWhatLateKnowledgeReaches: on capacities that swing, a rule that is given for nothing what each network gave some
-// time ago, and leaves for a tenth more, is soon short of hindsight. It says what can be expected of policies, which
-// have to try networks to learn of them: docs/explanation/decision-simulated.md has the figures.
+// TestWhatLateKnowledgeReaches: on capacities that swing, and where connections bring their windows along, a rule that
+// is given for nothing what each network gave some time ago, and leaves for a tenth more, is soon short of hindsight.
+// It says what can be expected of policies, which have to try networks to learn of them:
+// docs/explanation/decision-simulated.md has the figures.
 func TestWhatLateKnowledgeReaches(t *testing.T) {
-	const schedules, first = 200, 7500003
+	for name, first := range map[string]uint64{"swing": 7500003, "mixed": 9300002} {
+		t.Run(name, func(t *testing.T) { lateKnowledge(t, name, first) })
+	}
+}
+
+func lateKnowledge(t *testing.T, name string, first uint64) {
+	const schedules = 200
 	all := Families()
-	family := all[slices.IndexFunc(all, func(f Family) bool { return f.Name == "swing" })]
+	family := all[slices.IndexFunc(all, func(f Family) bool { return f.Name == name })]
 	reached := map[time.Duration][]float64{}
 	for i := range uint64(schedules) {
 		s := family.Schedule(first + 2*i)
-		best := Play(s, Static{Network: s.Networks[0].Name}, s.Seed).Hindsight
+		alone := Play(s, Static{Network: s.Networks[0].Name}, s.Seed)
+		best := alone.Hindsight
+		if s.mixed() {
+			best = alone.Classes[0].Hindsight
+		}
 		for _, late := range []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second} {
 			reached[late] = append(reached[late], knownLate(s, late)/best)
 		}
@@ -45,23 +56,33 @@ func TestWhatLateKnowledgeReaches(t *testing.T) {
 func knownLate(s Schedule, late time.Duration) (sum float64) {
 	const more = 1.1
 	var truths []map[string]float64
+	at, behind := s.Networks[0].Name, int(late/Period)+1 // a decision takes effect in the next period
 	w := newWorld(s, s.Seed)
 	for _, p := range s.Phases {
 		for range int(p.For / Period) {
-			truths = append(truths, w.truth(p))
-		}
-	}
-	at, behind := s.Networks[0].Name, int(late/Period)+1 // a decision takes effect in the next period
-	for i, now := range truths {
-		if i >= behind {
-			known := truths[i-behind]
-			best := slices.MaxFunc(s.Networks, func(a, b SimNetwork) int { return cmp.Compare(known[a.Name], known[b.Name]) })
-			if known[best.Name] > more*known[at] {
-				at = best.Name
-				sum -= s.Loss * now[at]
+			now, was := w.truth(p), at
+			if truths = append(truths, now); len(truths) > behind {
+				known := truths[len(truths)-1-behind]
+				best := slices.MaxFunc(s.Networks, func(a, b SimNetwork) int { return cmp.Compare(known[a.Name], known[b.Name]) })
+				if known[best.Name] > more*known[at] {
+					at = best.Name
+					sum -= s.Loss * now[at]
+				}
 			}
+			sum += w.part(p, was, at) * now[at] * Period.Seconds()
 		}
-		sum += now[at] * Period.Seconds()
 	}
 	return sum
+}
+
+// part is what connections that go from a network to another one, or stay, get of what it gives, for a period.
+func (w *world) part(p Phase, from, to string) float64 {
+	if !w.s.Windows {
+		return 1
+	}
+	w.moveWindows(p, Assignment{Active: from}, Assignment{Active: to})
+	w.connections = p.Load.Connections
+	out := w.filled(p, Assignment{Active: to})[to]
+	w.growWindows(p, Assignment{Active: to})
+	return out
 }
