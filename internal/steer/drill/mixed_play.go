@@ -70,7 +70,7 @@ func (r *mixedRun) aloneOn(ctx context.Context, out *Sample, p, network string) 
 	if programNamed(p).asks {
 		m = mix{asks: p}
 	}
-	one, err := r.playMix(ctx, out, g, m, "")
+	one, err := r.playMix(ctx, out, g, m, over{})
 	if err == nil {
 		r.alone[p][network] = one
 	}
@@ -111,7 +111,7 @@ func (r *mixedRun) withAgents(ctx context.Context, out *Sample, m mix) error {
 		}
 		pairs = append(pairs, opener.Name+">"+other.Name)
 	}
-	one, err := r.playMix(ctx, out, g, m, "")
+	one, err := r.playMix(ctx, out, g, m, over{})
 	if err != nil {
 		return err
 	}
@@ -126,36 +126,37 @@ func (r *mixedRun) withAgents(ctx context.Context, out *Sample, m mix) error {
 	return nil
 }
 
-// keptApart has both run without agents, each on the network that was best for it alone: what the
-// machine leaves of that where both run at once.
+// keptApart has both run without agents, each by the own addresses of the network that was best for it
+// alone: what the machine leaves of that where both run at once.
 func (r *mixedRun) keptApart(ctx context.Context, out *Sample, m mix) error {
 	_, wide := r.mostBits(m.bulk)
 	_, quick := r.least(m.asks, func(w waits) float64 { return w.p50 })
 	if wide == "" || quick == "" {
 		return errIncomplete
 	}
-	g, err := r.keptOn(ctx, wide)
+	g, err := r.keptOn(ctx, r.networks[0]) // whose own addresses are the stable ones
 	if err != nil {
 		return err
 	}
-	one, err := r.playMix(ctx, out, g, m, quick)
+	one, err := r.playMix(ctx, out, g, m, over{wide, quick})
 	if err == nil {
 		r.byHand[m] = one
 	}
 	return err
 }
 
+// over names networks whose own addresses programs serve at; "" are the pods' stable ones.
+type over struct{ bulk, asks string }
+
 // playMix runs what the mix has of the two until flows have settled, and counts after that. What waits
-// for answers is run twice, for the time before and for the one that counts; over names a network whose
-// own addresses it asks.
-func (r *mixedRun) playMix(ctx context.Context, out *Sample, g *ground, m mix, over string) (
-	one mixedPart, err error,
-) {
+// for answers is run twice, for the time before and for the one that counts.
+func (r *mixedRun) playMix(ctx context.Context, out *Sample, g *ground, m mix, by over) (one mixedPart, err error) {
 	o := r.options()
 	var bulk *transfer
 	if m.bulk != "" {
 		const spare = 10 * time.Second // for the start of the other one; it is stopped
-		bulk, err = programNamed(m.bulk).begin(ctx, g, Options{Connections: o.Connections, For: o.learning() + o.For + spare})
+		bulk, err = g.beginOver(ctx, by.bulk, m.bulk,
+			Options{Connections: o.Connections, For: o.learning() + o.For + spare})
 		if err != nil {
 			return one, err
 		}
@@ -164,7 +165,7 @@ func (r *mixedRun) playMix(ctx context.Context, out *Sample, g *ground, m mix, o
 			return one, err
 		}
 	}
-	if one.early, err = g.ask(ctx, m.asks, over, o.learning()); err != nil {
+	if one.early, err = g.ask(ctx, m.asks, by.asks, o.learning()); err != nil {
 		return one, err
 	}
 	sent, err := sentOn(g.pod("a"))
@@ -173,7 +174,7 @@ func (r *mixedRun) playMix(ctx context.Context, out *Sample, g *ground, m mix, o
 		return one, err
 	}
 	from := program.Kernel()
-	if one.waits, err = g.ask(ctx, m.asks, over, o.For); err != nil {
+	if one.waits, err = g.ask(ctx, m.asks, by.asks, o.For); err != nil {
 		return one, err
 	}
 	after, err := sentOn(g.pod("a"))
@@ -193,14 +194,19 @@ func (r *mixedRun) playMix(ctx context.Context, out *Sample, g *ground, m mix, o
 	return one, nil
 }
 
+// beginOver begins a program at the own addresses of a network, or at the stable ones.
+func (g *ground) beginOver(ctx context.Context, network, name string, o Options) (*transfer, error) {
+	g.over = network
+	defer func() { g.over = "" }()
+	return programNamed(name).begin(ctx, g, o)
+}
+
 // ask runs a program that waits for answers for so long; without one it waits alone.
 func (g *ground) ask(ctx context.Context, name, over string, span time.Duration) (waits, error) {
 	if name == "" {
 		return waits{}, pause(ctx, span)
 	}
-	g.over = over
-	t, err := programNamed(name).begin(ctx, g, Options{Connections: 1, For: span})
-	g.over = ""
+	t, err := g.beginOver(ctx, over, name, Options{Connections: 1, For: span})
 	if err != nil {
 		return waits{}, err
 	}

@@ -297,7 +297,7 @@ func sparse(path string, size int64) error {
 }
 
 func beginStream(ctx context.Context, g *ground, o Options) (*transfer, error) {
-	f, err := g.begin(ctx, traffic{kind: stream.TCP, from: g.pod("a"), to: g.pod("b"),
+	f, err := g.begin(ctx, traffic{kind: stream.TCP, from: g.pod("a"), to: g.pod("b"), at: g.address(g.pod("b")),
 		args: []string{"--duration", "0", "--connections", strconv.Itoa(o.Connections)}})
 	if err != nil {
 		return nil, err
