@@ -35,8 +35,8 @@ type headcount struct {
 	// row is another, or not said yet.
 	own     [flow.Rows]tallied
 	changes []change
-	// others are the bytes that the peer's own bulk has carried since the last count.
-	others float64
+	// others: the peer's own bulk has carried something since the last count.
+	others bool
 	// places are how many connections have each place of a row, of those that carried something between the last two
 	// counts and may be the local pod's own.
 	places [flow.Rows][flow.Width]int
@@ -120,9 +120,7 @@ func (h *headcount) sort(id uint64, is carried, moved, came float64, limited boo
 		return
 	}
 	if !is.own {
-		if class == decide.Bulk {
-			h.others += moved + came
-		}
+		h.others = h.others || class == decide.Bulk
 		return
 	}
 	t := &h.own[class.Row()]
@@ -174,7 +172,7 @@ func (p *pair) counted(h *headcount) {
 	if all := h.total + h.received; all > 0 {
 		p.limited.take(weight, (h.limited+h.received*p.peerLimited)/all)
 	}
-	if h.others > 0 {
+	if h.others {
 		p.others = h.at
 	}
 	for row, t := range h.own {

@@ -52,6 +52,8 @@ func trackMechanisms() []Mechanism {
 			"", func(p *Params) { p.Track.FullSamples = 0 }},
 		{"mean-rate", "takes the mean rate where it is near the recent median",
 			"", func(p *Params) { p.Track.MeanWithin = 0 }},
+		{"growing", "waits until flows that have just come fill their path",
+			"", func(p *Params) { p.Track.Grows = 0 }},
 		{"need", "learns what pairs need that declare nothing", "", func(p *Params) { p.Load.Learn = false }},
 		{"load-change", "begins its baseline afresh under another load", "", func(p *Params) { p.Load.Change = 1 }},
 		{"load-class", "remembers rates by class of load", "", func(p *Params) { p.Load.ClassRatio = math.MaxInt }},
@@ -123,8 +125,6 @@ func canaryMechanisms() []Mechanism {
 		{"empty", "enlarges a canary that held no flow",
 			"flows spread unevenly over buckets", func(p *Params) { p.Canary.EmptyMost = 0 }},
 		{"grow", "enlarges a canary whose flows do not fill the path", "", func(p *Params) { p.Canary.Grow = 1 }},
-		{"growing", "waits until flows that have just come fill their path",
-			"", func(p *Params) { p.Track.Grows = 0 }},
 		{"slack", "takes a canary without a queue for one that does not fill the path",
 			"senders that are slow to find a rate", func(p *Params) { p.Canary.FreeSRTT = -1e9 }},
 	}

@@ -11,16 +11,21 @@ func (s Schedule) mixed() bool {
 // seconds.
 const queueMost = 0.2
 
+// wait is how long packets wait in the network's full queue, in seconds, where it carries so much: it is full in bytes,
+// so the slower, the longer.
+func (n SimNetwork) wait(connections int, carries float64) float64 {
+	return min(n.Queue*n.at(connections)/carries, queueMost)
+}
+
 // queues are what the bulk's flows do to other packets on the networks that they fill, as
-// delays. A queue is full in bytes: the slower the network, the longer it takes.
+// delays.
 func (w *world) queues(p Phase) (out []Impairment) {
 	for _, n := range w.s.Networks {
 		d, o := w.last[n.Name].data, p.offers(n)
 		if d.AppLimited || d.Goodput <= 0 || o.carries <= 0 || o.lost > 0 {
 			continue
 		}
-		wait := min(n.Queue*n.at(p.Load.Connections)/o.carries, queueMost)
-		out = append(out, Impairment{Network: n.Name, Fault: Delay, Factor: wait / 2})
+		out = append(out, Impairment{Network: n.Name, Fault: Delay, Factor: n.wait(p.Load.Connections, o.carries) / 2})
 	}
 	return out
 }
@@ -60,7 +65,7 @@ func playMixed(s Schedule, policy Policy, seed uint64) Result {
 // learn it, and each goes by the row of its class.
 func playBoth(s Schedule, policy Policy, seed uint64, together bool) (bulk, other *simulation) {
 	answers, by := s, DefaultClasses()
-	answers.Need = Latency
+	answers.Need, answers.Windows = Latency, false // they send far less than a window
 	bulk, other = newSimulation(s, policy, seed), newSimulation(answers, policy, seed+1<<32)
 	var rows Rows
 	var flows [2]Learner

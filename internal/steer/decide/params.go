@@ -82,11 +82,11 @@ type TrackParams struct {
 	// MeanWeight is that of the mean rate, which is used where it is nearer to the recent
 	// median than MeanWithin times the noise.
 	MeanWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
+	MeanWithin float64 `unit:"noises" range:"0 10" source:"chosen"`
 	// A rate that is Grows times its mean still grows, as may that of flows that came within GrowsFor, where
 	// they do not fill their path; 0 for never.
-	Grows      float64       `unit:"ratio" range:"0 100" source:"the drill mixed"`
-	GrowsFor   time.Duration `unit:"s" range:"0 60" source:"FreeSamples"`
-	MeanWithin float64       `unit:"noises" range:"0 10" source:"chosen"`
+	Grows    float64       `unit:"ratio" range:"0 100" source:"the drill mixed"`
+	GrowsFor time.Duration `unit:"s" range:"0 60" source:"FreeSamples"`
 }
 
 // LoadParams are about what the pair asks of its path.
@@ -294,8 +294,8 @@ type CanaryParams struct {
 	Grow int `unit:"ratio" range:"1 64" source:"chosen"`
 	// Flows that take less than FreeSRTT times the calm round trip and lose nothing do not fill their path, and
 	// may get more as their windows grow: they have FreeSamples, and more while they gain Growth a sample.
-	// FullSamples in a row say that they fill it.
-	// Those that get Kept times what they got before are joined by the others.
+	// FullSamples in a row say that they fill it. Those that get Kept times what they got before are joined by
+	// the others.
 	Kept        float64 `unit:"ratio" range:"0 10" source:"chosen: the scatter of a few samples"`
 	FreeSRTT    float64 `unit:"ratio" range:"0 100" source:"chosen"`
 	FreeSamples int     `unit:"samples" range:"1 1000" source:"chosen"`

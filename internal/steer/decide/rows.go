@@ -49,10 +49,7 @@ func StepRows(policy Policy, s Rows, ev RowEvidence, by *ClassParams) (Rows, [2]
 	if !s.Apart {
 		one := ev.All
 		if ev.Others && !declared && s.lives(0, by) != s.lives(1, by) {
-			row := 0
-			if s.lives(1, by) {
-				row = 1
-			}
+			row := s.goesOn(by)
 			one = ofClass(ev.Of[row], row) // what the peer's flows carry says nothing of what these need
 		}
 		var d Decision
@@ -70,6 +67,14 @@ func StepRows(policy Policy, s Rows, ev RowEvidence, by *ClassParams) (Rows, [2]
 // lives is whether flows of the row's class have carried something of late.
 func (s *Rows) lives(row int, by *ClassParams) bool {
 	return s.Live[row] > 0 && s.At-s.Live[row] < by.Gone
+}
+
+// goesOn is the row whose class goes on carrying something where the other's does not, the bulk's if neither does.
+func (s *Rows) goesOn(by *ClassParams) int {
+	if s.lives(0, by) {
+		return 0
+	}
+	return 1
 }
 
 // part gives each row a state: the bulk goes on as the pair did, and the others begin afresh,
@@ -104,10 +109,7 @@ func (s State) afresh() State {
 // join has both rows do as that of the class that goes on carrying something, the bulk's if
 // neither does.
 func (s Rows) join(ev RowEvidence, by *ClassParams) (Rows, [2]Decision) {
-	stays := 1
-	if s.lives(0, by) {
-		stays = 0
-	}
+	stays := s.goesOn(by)
 	s.Apart = false
 	s.Of[0], s.Of[1] = s.Of[stays], State{}
 	s.Of[0].Trial, s.Of[0].Pending = Trial{}, Pending{}

@@ -89,7 +89,7 @@ func (r *simulation) play(p, alone Phase, d Decision) float64 {
 	if r.w.s.Need != Latency {
 		e.most, e.sum = r.w.together(alone), r.w.given(p, next).sum(r.w.s.Networks)
 	}
-	if r.w.s.Windows && r.w.s.Need != Latency {
+	if r.w.s.Windows {
 		r.w.moveWindows(p, r.at, next)
 		e.filled = r.w.filled(p, next)
 	}
@@ -265,7 +265,7 @@ func (w *world) play(p Phase, before, after Assignment) {
 			w.links[n.Name].play(w.r, o, all, share > 0, pressed && slow)
 		}
 	}
-	if w.s.Windows && w.s.Need != Latency {
+	if w.s.Windows {
 		w.growWindows(p, after)
 	}
 	w.now += Period
@@ -310,7 +310,7 @@ func (w *world) traffic(n SimNetwork, p Phase, share float64, o offer) Data {
 		// The queue of a full network, in bytes: the slower, the longer. Where losses
 		// keep the window small there is none.
 		if o.lost == 0 && w.s.Windows {
-			d.SRTT += min(n.Queue*n.at(p.Load.Connections)/c, queueMost) * (0.8 + 0.2*w.r.Float64())
+			d.SRTT += n.wait(p.Load.Connections, c) * (0.8 + 0.2*w.r.Float64())
 		} else if o.lost == 0 {
 			d.SRTT += min(1e-3*n.at(p.Load.Connections)/c, 0.05) * (0.8 + 0.4*w.r.Float64())
 		}

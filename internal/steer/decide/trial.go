@@ -27,9 +27,9 @@ type Trial struct {
 	Sum    float64 `json:"sum"`
 	// Total of all rates, and Added of what they added: see addedBy.
 	Total float64 `json:"total"`
+	Added float64 `json:"added,omitempty"`
 	// First is what it gave at first, of a path that was not full.
 	First float64 `json:"first,omitempty"`
-	Added float64 `json:"added,omitempty"`
 	// Mute counts samples in a row of which nothing came back though timers fired.
 	Mute int `json:"mute,omitempty"`
 	// Quiet counts samples in a row in which the canary had no data.

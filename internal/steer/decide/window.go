@@ -53,7 +53,7 @@ func (w *world) full(p Phase, n SimNetwork, share float64) float64 {
 	if o.lost > 0 {
 		return min(o.carries, share*float64(p.Load.Connections)*lossy(o.lost, rtt)) * rtt
 	}
-	return o.carries * (rtt + min(n.Queue*n.at(p.Load.Connections)/o.carries, queueMost))
+	return o.carries * (rtt + n.wait(p.Load.Connections, o.carries))
 }
 
 // growWindows has windows grow by a period, where there is room.
@@ -67,12 +67,12 @@ func (w *world) growWindows(p Phase, at Assignment) {
 			continue
 		}
 		v.room[n.Name]++
-		const segment, reno, cubic = 8 * 1448, 0.53, 0.4
+		const reno, cubic = 0.53, 0.4
 		held := p.held(n)
 		seconds := Period.Seconds()
 		t := float64(v.room[n.Name]) * seconds
 		byReno := reno * seconds / held.rtt(p.offers(held).others)
-		v.bits[n.Name] += flows * segment * max(byReno, cubic*(math.Pow(t, 3)-math.Pow(t-seconds, 3)))
+		v.bits[n.Name] += flows * segmentBits * max(byReno, cubic*(math.Pow(t, 3)-math.Pow(t-seconds, 3)))
 	}
 }
 
@@ -97,13 +97,15 @@ func (w *world) filled(p Phase, at Assignment) rates {
 	return out
 }
 
+// segmentBits are the data in a full segment over Ethernet.
+const segmentBits = 8 * 1448
+
 // lossy is what TCP makes of loss: the rate of one connection in bit/s that loses so many
 // of its packets at random, at a round trip in seconds. It is CUBIC's response function,
 // or Reno's where that is more, as CUBIC does (RFC 9438, sections 4.3 and 5.1; Mathis
 // 1997), with segments of 1448 bytes. Timeouts are left out: with SACK, RACK and tail loss
 // probes (RFC 8985) bulk flows have few up to a loss of a tenth.
 func lossy(lost, rtt float64) float64 {
-	const segment = 8 * 1448
 	window := max(math.Sqrt(1.5/lost), 1.054*math.Pow(rtt/lost, 0.75))
-	return max(window, 1) * segment / rtt
+	return max(window, 1) * segmentBits / rtt
 }

@@ -280,10 +280,7 @@ func (s *session) kept(ctx context.Context, networks []string, all []leg, networ
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := g.byHand(); err != nil {
-		return outcome{}, err
-	}
-	if err := g.planes.move(g.planes.index(network)); err != nil {
+	if err := g.keepOn(network); err != nil {
 		return outcome{}, err
 	}
 	var tell func(leg, int)

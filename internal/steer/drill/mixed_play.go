@@ -12,14 +12,13 @@ import (
 // mixedRun is a repetition under way.
 type mixedRun struct {
 	*session
-	networks []string
 	disagreement
 	mixedResult
 }
 
 func runMixed(ctx context.Context, s *session) (out []Sample, err error) {
 	o, networks := s.options(), s.File.Networks
-	r := &mixedRun{session: s, networks: networks, disagreement: disagree(s.rand, networks, o.Capacity),
+	r := &mixedRun{session: s, disagreement: disagree(s.rand, networks, o.Capacity),
 		mixedResult: mixedResult{map[string]map[string]mixedPart{}, map[mix]mixedPart{}, map[mix]mixedPart{}}}
 	type variant struct {
 		name string
@@ -79,19 +78,16 @@ func (r *mixedRun) aloneOn(ctx context.Context, out *Sample, p, network string) 
 
 // keptOn is the ground without agents, with all flows between the pods' own addresses on one network.
 func (r *mixedRun) keptOn(ctx context.Context, network string) (*ground, error) {
-	g, err := r.ground(ctx, r.stage("kept-mixed", r.networks))
+	g, err := r.ground(ctx, r.stage("kept-mixed", r.File.Networks))
 	if err != nil {
 		return nil, err
 	}
-	if err := g.byHand(); err != nil {
-		return nil, err
-	}
-	return g, errors.Join(g.planes.move(g.planes.index(network)), g.impose(ctx, r.disagreement))
+	return g, errors.Join(g.keepOn(network), g.impose(ctx, r.disagreement))
 }
 
 // withAgents has both run with agents, beginning on the default network.
 func (r *mixedRun) withAgents(ctx context.Context, out *Sample, m mix) error {
-	g, err := r.ground(ctx, r.stage("mixed", r.networks))
+	g, err := r.ground(ctx, r.stage("mixed", r.File.Networks))
 	if err != nil {
 		return err
 	}
@@ -134,7 +130,7 @@ func (r *mixedRun) keptApart(ctx context.Context, out *Sample, m mix) error {
 	if wide == "" || quick == "" {
 		return errIncomplete
 	}
-	g, err := r.keptOn(ctx, r.networks[0]) // whose own addresses are the stable ones
+	g, err := r.keptOn(ctx, r.File.Networks[0]) // whose own addresses are the stable ones
 	if err != nil {
 		return err
 	}
@@ -155,8 +151,8 @@ func (r *mixedRun) playMix(ctx context.Context, out *Sample, g *ground, m mix, b
 	var bulk *transfer
 	if m.bulk != "" {
 		const spare = 10 * time.Second // for the start of the other one; it is stopped
-		bulk, err = g.beginOver(ctx, by.bulk, m.bulk,
-			Options{Connections: o.Connections, For: o.learning() + o.For + spare})
+		bulk, err = programNamed(m.bulk).begin(ctx, g,
+			job{connections: o.Connections, span: o.learning() + o.For + spare, over: by.bulk})
 		if err != nil {
 			return one, err
 		}
@@ -194,19 +190,12 @@ func (r *mixedRun) playMix(ctx context.Context, out *Sample, g *ground, m mix, b
 	return one, nil
 }
 
-// beginOver begins a program at the own addresses of a network, or at the stable ones.
-func (g *ground) beginOver(ctx context.Context, network, name string, o Options) (*transfer, error) {
-	g.over = network
-	defer func() { g.over = "" }()
-	return programNamed(name).begin(ctx, g, o)
-}
-
 // ask runs a program that waits for answers for so long; without one it waits alone.
 func (g *ground) ask(ctx context.Context, name, over string, span time.Duration) (waits, error) {
 	if name == "" {
 		return waits{}, pause(ctx, span)
 	}
-	t, err := g.beginOver(ctx, over, name, Options{Connections: 1, For: span})
+	t, err := programNamed(name).begin(ctx, g, job{connections: 1, span: span, over: over})
 	if err != nil {
 		return waits{}, err
 	}

@@ -194,6 +194,14 @@ func (g *ground) byHand() error {
 	return p.fit()
 }
 
+// keepOn has all flows between pods a and b stay on a network, without agents.
+func (g *ground) keepOn(network string) error {
+	if err := g.byHand(); err != nil {
+		return err
+	}
+	return g.planes.move(g.planes.index(network))
+}
+
 // fit bounds the packets between the pods to what the paths on these networks carry,
 // or all paths where none is named, as agents do before a planned move: larger ones
 // would stay on the default network.

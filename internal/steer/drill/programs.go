@@ -29,7 +29,15 @@ type realProgram struct {
 	asks bool
 	// connects: each request is a connection of its own, which begins on the default network.
 	connects bool
-	begin    func(ctx context.Context, g *ground, o Options) (*transfer, error)
+	begin    func(ctx context.Context, g *ground, j job) (*transfer, error)
+}
+
+// job is what a program is to do: so many connections, for so long.
+type job struct {
+	connections int
+	span        time.Duration
+	// over is a network whose own addresses the server listens at; "" for the pod's stable one.
+	over string
 }
 
 // realPrograms are what people run, and Pathwise's own streams, which are the only ones that
@@ -148,9 +156,9 @@ func (g *ground) ends(p realProgram) (opener, other topo.Pod) {
 	return opener, other
 }
 
-// address is where a program serves in a pod: its stable address, or the one on the network that the ground says.
-func (g *ground) address(pod topo.Pod) netip.Addr {
-	if at, ok := pod.On(g.over); ok {
+// address is where the server listens in a pod.
+func (j job) address(pod topo.Pod) netip.Addr {
+	if at, ok := pod.On(j.over); ok {
 		return at.Addr
 	}
 	return pod.Addr()
@@ -165,11 +173,11 @@ func (g *generators) nextPort() string {
 // wholeSeconds is how long a program runs that counts whole ones.
 func wholeSeconds(d time.Duration) string { return strconv.Itoa(max(int(math.Ceil(d.Seconds())), 1)) }
 
-func beginIperf3(ctx context.Context, g *ground, o Options) (*transfer, error) {
+func beginIperf3(ctx context.Context, g *ground, j job) (*transfer, error) {
 	b, port := g.pod("b"), g.nextPort()
-	at := g.address(b).String()
+	at := j.address(b).String()
 	t, client, err := g.startPair(ctx, b, g.pod("a"), []string{"iperf3", "-s", "-1", "-B", at, "-p", port},
-		[]string{"iperf3", "-c", at, "-p", port, "-P", strconv.Itoa(o.Connections), "-t", wholeSeconds(o.For), "-J"})
+		[]string{"iperf3", "-c", at, "-p", port, "-P", strconv.Itoa(j.connections), "-t", wholeSeconds(j.span), "-J"})
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +218,7 @@ const nginxFile = "large"
 
 // serveNginx starts nginx in pod a, which serves a file of so many zeros, and a client of it in
 // pod b by the arguments that ask gives for the file's URL.
-func (g *ground) serveNginx(ctx context.Context, size int64, ask func(url string) []string) (
+func (g *ground) serveNginx(ctx context.Context, j job, size int64, ask func(url string) []string) (
 	*transfer, *process, error,
 ) {
 	a, port := g.pod("a"), g.nextPort()
@@ -219,7 +227,7 @@ func (g *ground) serveNginx(ctx context.Context, size int64, ask func(url string
 		return nil, nil, fmt.Errorf("make directory of nginx: %w", err)
 	}
 	leave := func() { _ = os.RemoveAll(dir) } // what is left goes with the lab
-	at := g.address(a).String() + ":" + port
+	at := j.address(a).String() + ":" + port
 	conf := fmt.Sprintf("daemon off; master_process off; user root; pid nginx.pid; error_log stderr;\n"+
 		"events {} http { access_log off; sendfile on; keepalive_requests 2000000000; "+
 		"server { listen %s; root %s; } }\n", at, dir)
@@ -241,12 +249,12 @@ func (g *ground) serveNginx(ctx context.Context, size int64, ask func(url string
 }
 
 // beginNginx has curl fetch a file from nginx over several connections at once, for so long.
-func beginNginx(ctx context.Context, g *ground, o Options) (*transfer, error) {
-	ask := []string{"curl", "-sS", "-Z", "--parallel-immediate", "--parallel-max", strconv.Itoa(o.Connections),
-		"--max-time", strconv.FormatFloat(o.For.Seconds(), 'f', 3, 64), "-w", `%{size_download} %{time_total}\n`}
+func beginNginx(ctx context.Context, g *ground, j job) (*transfer, error) {
+	ask := []string{"curl", "-sS", "-Z", "--parallel-immediate", "--parallel-max", strconv.Itoa(j.connections),
+		"--max-time", strconv.FormatFloat(j.span.Seconds(), 'f', 3, 64), "-w", `%{size_download} %{time_total}\n`}
 	const most = 10e9 // bytes per second
-	t, client, err := g.serveNginx(ctx, int64(most*o.For.Seconds()), func(url string) []string {
-		for range o.Connections {
+	t, client, err := g.serveNginx(ctx, j, int64(most*j.span.Seconds()), func(url string) []string {
+		for range j.connections {
 			ask = append(ask, "-o", "/dev/null", url)
 		}
 		return ask
@@ -296,9 +304,9 @@ func sparse(path string, size int64) error {
 	return errors.Join(f.Truncate(size), f.Close())
 }
 
-func beginStream(ctx context.Context, g *ground, o Options) (*transfer, error) {
-	f, err := g.begin(ctx, traffic{kind: stream.TCP, from: g.pod("a"), to: g.pod("b"), at: g.address(g.pod("b")),
-		args: []string{"--duration", "0", "--connections", strconv.Itoa(o.Connections)}})
+func beginStream(ctx context.Context, g *ground, j job) (*transfer, error) {
+	f, err := g.begin(ctx, traffic{kind: stream.TCP, from: g.pod("a"), to: g.pod("b"), at: j.address(g.pod("b")),
+		args: []string{"--duration", "0", "--connections", strconv.Itoa(j.connections)}})
 	if err != nil {
 		return nil, err
 	}
@@ -316,27 +324,27 @@ func beginStream(ctx context.Context, g *ground, o Options) (*transfer, error) {
 }
 
 // beginWrk has wrk ask nginx for a small file again and again on lasting connections.
-func beginWrk(ctx context.Context, g *ground, o Options) (*transfer, error) { return g.wrk(ctx, o) }
+func beginWrk(ctx context.Context, g *ground, j job) (*transfer, error) { return g.wrk(ctx, j) }
 
 // beginWrkClose is the same on a connection for each request.
-func beginWrkClose(ctx context.Context, g *ground, o Options) (*transfer, error) {
-	return g.wrk(ctx, o, "-H", "Connection: close")
+func beginWrkClose(ctx context.Context, g *ground, j job) (*transfer, error) {
+	return g.wrk(ctx, j, "-H", "Connection: close")
 }
 
-func (g *ground) wrk(ctx context.Context, o Options, how ...string) (*transfer, error) {
+func (g *ground) wrk(ctx context.Context, j job, how ...string) (*transfer, error) {
 	const small = 1000
-	t, client, err := g.serveNginx(ctx, small, func(url string) []string {
-		argv := []string{"wrk", "--latency", "-t", "1", "-c", strconv.Itoa(o.Connections), "-d", wholeSeconds(o.For) + "s"}
+	t, client, err := g.serveNginx(ctx, j, small, func(url string) []string {
+		argv := []string{"wrk", "--latency", "-t", "1", "-c", strconv.Itoa(j.connections), "-d", wholeSeconds(j.span) + "s"}
 		return append(append(argv, how...), url)
 	})
 	return asked(t, client, wrkWaits), err
 }
 
 // beginSockperf has sockperf send one message after the other, each when the one before is answered.
-func beginSockperf(ctx context.Context, g *ground, o Options) (*transfer, error) {
+func beginSockperf(ctx context.Context, g *ground, j job) (*transfer, error) {
 	b, port := g.pod("b"), g.nextPort()
-	at := g.address(b).String()
+	at := j.address(b).String()
 	t, client, err := g.startPair(ctx, b, g.pod("a"), []string{"sockperf", "server", "--tcp", "-i", at, "-p", port},
-		[]string{"sockperf", "ping-pong", "--full-rtt", "--tcp", "-i", at, "-p", port, "-t", wholeSeconds(o.For)})
+		[]string{"sockperf", "ping-pong", "--full-rtt", "--tcp", "-i", at, "-p", port, "-t", wholeSeconds(j.span)})
 	return asked(t, client, sockperfWaits), err
 }

@@ -63,10 +63,7 @@ func (s *session) playAlone(ctx context.Context, out *Sample, c sharing, by stri
 	if err != nil {
 		return carried{}, err
 	}
-	if err := g.byHand(); err != nil {
-		return carried{}, err
-	}
-	if err := g.planes.move(g.planes.index(network)); err != nil {
+	if err := g.keepOn(network); err != nil {
 		return carried{}, err
 	}
 	if err := c.limit(ctx, g, all[0]); err != nil {
@@ -95,7 +92,7 @@ func (s *session) play(ctx context.Context, out *Sample, g *ground, p realProgra
 	got carried, err error,
 ) {
 	o := s.options()
-	t, err := p.begin(ctx, g, o)
+	t, err := p.begin(ctx, g, job{connections: o.Connections, span: o.For})
 	if err != nil {
 		return got, err
 	}

@@ -55,7 +55,7 @@ func (s *session) holeUnder(ctx context.Context, out *Sample, p realProgram, how
 		return err
 	}
 	const least = 15 * time.Second // programs end by themselves, and not before the fault does
-	t, err := p.begin(ctx, g, Options{Connections: 1, For: least + 3*s.options().Hold})
+	t, err := p.begin(ctx, g, job{connections: 1, span: least + 3*s.options().Hold})
 	if err != nil {
 		return err
 	}

@@ -64,8 +64,6 @@ func (o *output) bytes() []byte {
 type generators struct {
 	self, mark string // this program, and how what a lab runs is marked
 	port       uint16 // the latest server's
-	// over is a network whose own addresses programs serve at; "" for the pods' stable ones.
-	over string
 }
 
 // generate starts "pathwise generate ARGS" in a pod; before is put in front,
