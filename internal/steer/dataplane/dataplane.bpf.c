@@ -70,13 +70,20 @@ static __always_inline int on_path_dev(struct __sk_buff *skb)
 	return skb->ifindex != stable_ifindex;
 }
 
-/* announce tags a packet of a flow on the default network, if it is time to. how is what
- * dscp_mark gives, and in the second byte whether it is IPv6. */
+/* announce tags a packet of a flow on the default network, if it is time to. what is the flow and
+ * the kind (tag_input), how is what dscp_mark gives, and in the second byte whether it is IPv6. */
 GLOBAL int announce(struct __sk_buff *skb, const struct key *key, struct flow_state *state, __u64 what, __u32 how)
 {
+	__u32 kind = what >> 40 & 0xff;
+
 	if (!key || !state || !announce_now(state))
 		return 0;
-	return remark(skb, how >> 8 & 1, WITH_TAG(how & 0xff, siphash_noinline(key->k[0], key->k[1], what) + (how >> 16)));
+	__u64 tags = word_tags(key->k[0], key->k[1], what & ~(0xffull << 40));
+	if (!(how >> 8 & 1) && runs_over(tags, kind, skb->gso_segs, how >> 16)) {
+		state->announcements--; /* the next one that is shorter says it */
+		return 0;
+	}
+	return remark(skb, how >> 8 & 1, WITH_TAG(how & 0xff, WORD_TAG(tags, kind) + (how >> 16)));
 }
 
 /* tag_due is the tag for packets on the default network until the other end confirms it. */

@@ -111,7 +111,7 @@ GLOBAL int store_note(struct __sk_buff *skb, const struct packet *p, const struc
 		return -1;
 	struct addr from = pe->self, back = *to;
 	struct packet q = { .sport = p->dport, .dport = p->sport, .proto = p->proto };
-	__u16 t = siphash_noinline(pe->key.k[0], pe->key.k[1], tag_input(&q, pe->lower, TAG_FORGOTTEN));
+	__u16 t = WORD_TAG(word_tags(pe->key.k[0], pe->key.k[1], tag_input(&q, pe->lower, 0)), TAG_FORGOTTEN);
 	at = ETH_HLEN + (p->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	checksum_note(skb, p, &from, &back, len, &n);
 	/* What was encapsulated on this very machine keeps a tunnel's mark, and cannot be cut: what

@@ -65,12 +65,26 @@ func TestSipHash(t *testing.T) {
 // tagOf is the tag of a packet of a pair: lower is whether its sender has the lower
 // stable address.
 func tagOf(k Key, sport, dport uint16, proto, say uint8, lower bool) uint64 {
+	tag := hashOf(k, sport, dport, proto, say, lower)
+	for before := uint8(sayOpen); before < say; before++ {
+		if alike(tag, tagOf(k, sport, dport, proto, before, lower)) {
+			tag, before = tag+1, sayOpen-1
+		}
+	}
+	return tag
+}
+
+// hashOf is the hash that a tag is made of.
+func hashOf(k Key, sport, dport uint16, proto, say uint8, lower bool) uint64 {
 	m := []byte{byte(sport), byte(sport >> 8), byte(dport), byte(dport >> 8), proto, say, 0}
 	if lower {
 		m[6] = 1
 	}
 	return siphash13(k, m)
 }
+
+// alike is whether one tag may be taken for the other where the DSCP is added to it.
+func alike(a, b uint64) bool { return (a^b)&1023 == 0 }
 
 // steered gives a packet of TCP or UDP over IPv4, as tcp and udp make them, the mark and
 // the tag of one that a data plane has sent.

@@ -487,9 +487,11 @@ func (w *world) in(b []byte) effect {
 	}
 	f := bpfFlow{Peer: p.id, Generation: p.gen, Local: h.dport, Remote: h.sport, Proto: h.proto}
 	syn, say, other := h.proto == 6 && h.opens, uint8(0), uint8(0)
-	for s := uint8(sayForgotten); s >= sayOpen && marked(h.dscp); s-- {
-		if _, exact, tells := h.genuine(p.keys, s, !p.lower()); exact {
-			say, other = s, tells
+	for _, k := range p.keys.accept() {
+		for s := uint8(sayOpen); s <= sayForgotten && say == 0 && marked(h.dscp); s++ {
+			if _, exact, tells := h.genuine(Keys{Accept: [4]Key{k}}, s, !p.lower()); exact {
+				say, other = s, tells
+			}
 		}
 	}
 	if say != 0 {

@@ -261,15 +261,21 @@ static __always_inline int is_answer(const struct packet *p)
 }
 
 /* tag_kind_of is what the tag of a packet on the default network says, 0 without a valid one;
- * above FOUND_SHIFT as match_tag. */
+ * above FOUND_SHIFT as match_tag. Each key's words are tried before the next key's. */
 GLOBAL int tag_kind_of(const struct packet *p, const struct keys *accept, __u32 lower)
 {
 	if (!p || !accept)
 		return 0;
-	for (__u32 kind = TAG_OPEN; kind <= TAG_FORGOTTEN; kind++) {
-		__u32 found = verify_tag(p, accept, lower, kind);
-		if ((found & HOW) == EXACT)
-			return (found & ~HOW) | kind;
+	for (int i = 0; i < KEYS; i++) {
+		const struct key *k = &accept->k[i];
+		if (i && k->k[0] == accept->k[0].k[0])
+			continue;
+		__u64 tags = word_tags(k->k[0], k->k[1], tag_input(p, lower, 0));
+		for (__u32 kind = TAG_OPEN; kind <= TAG_FORGOTTEN; kind++) {
+			__u32 found = match_tag(p, WORD_TAG(tags, kind));
+			if ((found & HOW) == EXACT)
+				return (found & ~HOW) | kind;
+		}
 	}
 	return 0;
 }
