@@ -19,13 +19,13 @@ type Result struct {
 	Unknown  int     `json:"unknown"`
 	Achieved float64 `json:"achieved"`
 	// Hindsight is the best choice of one path per epoch, with the cost of
-	// switching; HindsightFree without.
+	// switching, windows that have to grow included; HindsightFree without.
 	Hindsight     float64 `json:"hindsight"`
 	HindsightFree float64 `json:"hindsight_free"`
 	// HindsightShared is the best with as many networks at once as flows may share, without
 	// the cost of switching; 0 where that is not known.
 	HindsightShared float64 `json:"hindsight_shared,omitempty"`
-	// Static is the best single network for each pair, without failover.
+	// Static is the best single network for each pair, without failover, which connections begin on.
 	Static         float64  `json:"static"`
 	StaticNetworks []string `json:"static_networks"`
 	Switches       int      `json:"switches"`
@@ -160,7 +160,11 @@ type epoch struct {
 	// shared is what each gives alongside the pair's other flows; nil where there are none.
 	shared map[string]float64
 	// filled is the part of that which windows let connections have; nil for all of it.
-	filled  rates
+	filled rates
+	// pipes are what windows have to fill where they matter; nil elsewhere. fresh: connections begin, or go on
+	// after a pause, and fill what they are on.
+	pipes   map[string]pipe
+	fresh   bool
 	seconds float64
 	// loss is what a switch at its beginning costs, in seconds.
 	loss float64
@@ -281,46 +285,6 @@ func (l *ledger) close(out *Result) {
 		out.HindsightShared += e.most * e.seconds
 	}
 	out.False += l.falseSwitches()
-}
-
-// hindsight is the best that one path per epoch gives, by a dynamic programme
-// over paths, with and without the cost of switching. It may begin anywhere.
-func (l *ledger) hindsight(networks []string) (paid, free float64) {
-	value := make([]float64, len(networks))
-	next := make([]float64, len(networks))
-	for i, e := range l.epochs {
-		top := 0.0
-		for j, n := range networks {
-			stayed := value[j]
-			if i > 0 {
-				for k, from := range networks {
-					stayed = max(stayed, value[k]-e.loss*e.truth[from])
-				}
-			}
-			next[j] = stayed + e.truth[n]*e.seconds
-			top = max(top, e.truth[n]*e.seconds)
-		}
-		value, next = next, value
-		free += top
-	}
-	for _, v := range value {
-		paid = max(paid, v)
-	}
-	return paid, free
-}
-
-// static is the best single network.
-func (l *ledger) static(networks []string) (best float64, name string) {
-	for _, n := range networks {
-		sum := 0.0
-		for _, e := range l.epochs {
-			sum += e.truth[n] * e.seconds
-		}
-		if sum > best || name == "" {
-			best, name = sum, n
-		}
-	}
-	return best, name
 }
 
 // falseSwitches counts the switches for gain that did not pay.

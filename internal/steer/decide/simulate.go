@@ -90,6 +90,7 @@ func (r *simulation) play(p, alone Phase, d Decision) float64 {
 		e.most, e.sum = r.w.together(alone), r.w.given(p, next).sum(r.w.s.Networks)
 	}
 	if r.w.s.Windows {
+		e.pipes, e.fresh = r.w.pipes(alone), r.w.fresh(p)
 		r.w.moveWindows(p, r.at, next)
 		e.filled = r.w.filled(p, next)
 	}

@@ -15,7 +15,7 @@ type windows struct {
 // moveWindows has connections that an assignment moves take their windows along.
 func (w *world) moveWindows(p Phase, before, after Assignment) {
 	v := &w.windows
-	if v.bits == nil || p.Pause || p.Load.Connections != w.connections {
+	if w.fresh(p) {
 		v.bits, v.room = map[string]float64{}, map[string]int{}
 		for _, n := range w.s.Networks {
 			if after.Share(n.Name) > 0 {
@@ -42,6 +42,55 @@ func (w *world) moveWindows(p Phase, before, after Assignment) {
 	}
 }
 
+// fresh tells whether connections begin, or go on after a pause.
+func (w *world) fresh(p Phase) bool {
+	return w.windows.bits == nil || p.Pause || p.Load.Connections != w.connections
+}
+
+// pipe is what windows of all connections that are on a network have to fill in a phase.
+type pipe struct {
+	// full fills the network and its queue, in bits.
+	full float64
+	// carries is its rate in bit/s, rtt the round trip without the queue in seconds, and flows the connections.
+	carries, rtt, flows float64
+}
+
+// pipe is that of a share of the connections.
+func (w *world) pipe(p Phase, n SimNetwork, share float64) pipe {
+	held := p.held(n)
+	o := p.offers(held)
+	return pipe{w.full(p, n, share), o.carries, held.rtt(o.others), share * float64(p.Load.Connections)}
+}
+
+// pipes are those of all connections on each network.
+func (w *world) pipes(p Phase) map[string]pipe {
+	out := map[string]pipe{}
+	for _, n := range w.s.Networks {
+		out[n.Name] = w.pipe(p, n, 1)
+	}
+	return out
+}
+
+// part is how much of the rate a window lets through.
+func (p pipe) part(window float64) float64 {
+	if p.carries <= 0 {
+		return 0
+	}
+	return min(1, window/p.rtt/p.carries)
+}
+
+// grow is the window a period later, that has had room for so many before.
+func (p pipe) grow(window float64, room int) (float64, int) {
+	if p.flows < 0.5 || window >= p.full {
+		return min(window, p.full), 0
+	}
+	room++
+	const reno, cubic = 0.53, 0.4
+	seconds := Period.Seconds()
+	t := float64(room) * seconds
+	return window + p.flows*segmentBits*max(reno*seconds/p.rtt, cubic*(math.Pow(t, 3)-math.Pow(t-seconds, 3))), room
+}
+
 // full is the window of connections, a share of all, that fill a network and its queue.
 func (w *world) full(p Phase, n SimNetwork, share float64) float64 {
 	n = p.held(n)
@@ -60,19 +109,7 @@ func (w *world) full(p Phase, n SimNetwork, share float64) float64 {
 func (w *world) growWindows(p Phase, at Assignment) {
 	v := &w.windows
 	for _, n := range w.s.Networks {
-		share := at.Share(n.Name)
-		flows := share * float64(p.Load.Connections)
-		if most := w.full(p, n, share); flows < 0.5 || v.bits[n.Name] >= most {
-			v.bits[n.Name], v.room[n.Name] = min(v.bits[n.Name], most), 0
-			continue
-		}
-		v.room[n.Name]++
-		const reno, cubic = 0.53, 0.4
-		held := p.held(n)
-		seconds := Period.Seconds()
-		t := float64(v.room[n.Name]) * seconds
-		byReno := reno * seconds / held.rtt(p.offers(held).others)
-		v.bits[n.Name] += flows * segmentBits * max(byReno, cubic*(math.Pow(t, 3)-math.Pow(t-seconds, 3)))
+		v.bits[n.Name], v.room[n.Name] = w.pipe(p, n, at.Share(n.Name)).grow(v.bits[n.Name], v.room[n.Name])
 	}
 }
 
