@@ -38,6 +38,7 @@ func Families() []Family {
 		{"bursts", "senders that pause, on paths that others use too", drawn("bursts", bursting)},
 		{"choked", "a way back that is choked", drawn("choked", choking)},
 		{"refused", "paths that probes pass and connections do not", drawn("refused", refusing)},
+		{"credit", "a network that gives more for a moment than in the long run", drawn("credit", lending)},
 		{"delay", "delays that come and go, for pairs that wait for answers", drawn("delay", delaying)},
 		{"mixed", "bulk and dialogues of one pair, where rate and delay disagree, each on a path of its own",
 			drawn("mixed", mixing)},
@@ -205,6 +206,14 @@ func refusing(c *course, load Load) {
 	for c.length() < 80 {
 		c.add(c.between(5, 15), load)
 		c.add(c.between(5, 25), load, Impairment{Network: c.network(), Fault: Refused})
+	}
+}
+
+func lending(c *course, load Load) {
+	c.add(c.between(3, 10), load)
+	for c.length() < 80 {
+		c.add(c.between(15, 40), load, Impairment{c.network(), Credit, c.between(0.15, 0.6)})
+		c.add(c.between(3, 10), load)
 	}
 }
 

@@ -21,6 +21,7 @@ type Params struct {
 	Gain     GainParams
 	Spread   SpreadParams
 	Canary   CanaryParams
+	Flattery FlatteryParams
 	Class    ClassParams
 	Share    ShareParams
 }
@@ -301,6 +302,18 @@ type CanaryParams struct {
 	FreeSamples int     `unit:"samples" range:"1 1000" source:"chosen"`
 	FullSamples int     `unit:"samples" range:"1 1000" source:"chosen: a stall spoils one"`
 	Growth      float64 `unit:"share" range:"0 1" source:"RFC 9438: half a segment a round trip, of windows of a hundred"`
+}
+
+// FlatteryParams are about paths that give canaries more than they keep.
+type FlatteryParams struct {
+	// A path that gives less than Kept of what its canary showed, within Within, has not kept it.
+	Kept   float64       `unit:"share" range:"0 1" source:"chosen"`
+	Within time.Duration `unit:"s" range:"0 60" source:"chosen: above the second that policers save up"`
+	// Of its next canaries the first Samples tell nothing, twice as many each time up to Most times, for as long
+	// as For.
+	Samples int           `unit:"samples" range:"0 100" source:"chosen"`
+	Most    int           `unit:"times" range:"1 8" source:"chosen"`
+	For     time.Duration `unit:"s" range:"0 86400" source:"chosen"`
 }
 
 // ShareParams are about flows that share several networks.

@@ -91,6 +91,9 @@ const (
 	Choked Fault = "choked"
 	// Refused: probes pass, and what the pair sends does not.
 	Refused Fault = "refused"
+	// Credit: Factor of the capacity is left in the long run, and what goes unused is saved up, for a second at most, and
+	// spent at full capacity, as clouds and policers with buckets of tokens have it.
+	Credit Fault = "credit"
 )
 
 // Impairment is one fault of one network.

@@ -110,6 +110,8 @@ type world struct {
 	// since is the periods since a network was impaired or not.
 	limited map[string]int
 	links   map[string]*link
+	// saved is what networks have saved up, in bits.
+	saved map[string]float64
 	// connections of the period before, and for how many more some of them begin.
 	connections, young int
 	windows            windows
@@ -128,67 +130,13 @@ type seen struct {
 
 func newWorld(s Schedule, seed uint64) *world {
 	w := &world{s: s, r: rand.New(rand.NewPCG(seed, s.Seed)), last: map[string]seen{}, limited: map[string]int{},
-		links: map[string]*link{}}
+		links: map[string]*link{},
+		saved: map[string]float64{}}
 	for _, n := range s.Networks {
 		w.links[n.Name] = &link{}
 	}
 	return w
 }
-
-// offer is what a network gives in a phase.
-type offer struct {
-	// carries is its rate, without the part that others take.
-	carries, others float64
-	// lost is the share of packets that it loses, one way.
-	lost float64
-	// dead: nothing passes; refused: probes alone do; choked: the way back is.
-	dead, refused, choked bool
-}
-
-// offers is what a network gives now.
-func (p Phase) offers(n SimNetwork) (o offer) {
-	o.carries = n.at(p.Load.Connections)
-	for _, i := range p.Impairments {
-		switch {
-		case i.Network != n.Name:
-		case i.dead():
-			o.dead = true
-		case i.Fault == RateLimit:
-			o.carries *= i.Factor
-		case i.Fault == Choked:
-			o.carries *= i.Factor
-			o.choked = true
-		case i.Fault == Competing:
-			o.carries *= 1 - i.Factor
-			o.others = i.Factor
-		case i.Fault == Loses:
-			o.lost = i.Factor
-		case i.Fault == Refused:
-			o.refused = true
-		}
-	}
-	if o.lost > 0 {
-		o.carries = min(o.carries, float64(max(p.Load.Connections, 1))*lossy(o.lost, n.rtt(o.others)))
-	}
-	if o.dead || o.refused {
-		o.carries = 0
-	}
-	return o
-}
-
-// held is the network as packets that are held up find it.
-func (p Phase) held(n SimNetwork) SimNetwork {
-	for _, i := range p.Impairments {
-		if i.Network == n.Name && i.Fault == Delay {
-			n.RTT += 2 * i.Factor
-		}
-	}
-	return n
-}
-
-// rtt is a network's round trip without the pair's own load: competing load
-// queues as in an M/M/1 system.
-func (n SimNetwork) rtt(others float64) float64 { return n.RTT * (1 + 3*others/(1-others)) }
 
 // truth is what each network would give the whole pair, without noise: rate, or
 // operations a second of one connection, which waits for what is lost.
@@ -244,6 +192,7 @@ func (w *world) play(p Phase, before, after Assignment) {
 			if given != nil && !o.dead {
 				left.carries = min(o.carries, given[n.Name])
 			}
+			left.carries += w.spend(n, o, true)
 			v.data = w.traffic(n, p, share, left)
 			if before.Share(n.Name) != after.Share(n.Name) {
 				v.data.Blank = true
@@ -253,6 +202,9 @@ func (w *world) play(p Phase, before, after Assignment) {
 				v.data.Goodput /= 2
 				v.data.SRTT += 0.05 * w.r.Float64()
 			}
+		}
+		if share <= 0 {
+			w.spend(n, o, false)
 		}
 		w.last[n.Name] = v
 		if o.carries < 0.6*n.at(p.Load.Connections) && !o.dead && !o.refused {
