@@ -26,7 +26,7 @@ func DefaultParams() Params {
 			Crowd: 4, Within: time.Second, Step: 16, Wait: 500 * time.Millisecond,
 		},
 		Canary: defaultCanary(),
-		Flattery: FlatteryParams{
+		Overestimate: OverestimateParams{
 			Kept: 0.7, Within: 2 * time.Second, Samples: 5, Most: 4, For: 2 * time.Minute,
 		},
 		Class: DefaultClasses(),

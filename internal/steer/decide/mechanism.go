@@ -127,7 +127,7 @@ func canaryMechanisms() []Mechanism {
 		{"grow", "enlarges a canary whose flows do not fill the path", "", func(p *Params) { p.Canary.Grow = 1 }},
 		{"slack", "takes a canary without a queue for one that does not fill the path",
 			"senders that are slow to find a rate", func(p *Params) { p.Canary.FreeSRTT = -1e9 }},
-		{"flattery", "leaves out what a canary shows at first of a path that did not keep it",
-			"networks that save up what goes unused", func(p *Params) { p.Flattery.Samples = 0 }},
+		{"overestimate", "leaves out what a canary shows at first of a path that did not keep it",
+			"networks that save up what goes unused", func(p *Params) { p.Overestimate.Samples = 0 }},
 	}
 }

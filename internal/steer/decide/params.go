@@ -12,18 +12,18 @@ import "time"
 //
 // Each mechanism can be turned off by its figures: see Mechanisms.
 type Params struct {
-	Failure  FailureParams
-	Track    TrackParams
-	Load     LoadParams
-	Memory   MemoryParams
-	Estimate EstimateParams
-	Lead     LeadParams
-	Gain     GainParams
-	Spread   SpreadParams
-	Canary   CanaryParams
-	Flattery FlatteryParams
-	Class    ClassParams
-	Share    ShareParams
+	Failure      FailureParams
+	Track        TrackParams
+	Load         LoadParams
+	Memory       MemoryParams
+	Estimate     EstimateParams
+	Lead         LeadParams
+	Gain         GainParams
+	Spread       SpreadParams
+	Canary       CanaryParams
+	Overestimate OverestimateParams
+	Class        ClassParams
+	Share        ShareParams
 }
 
 // ClassParams are about classes of flows.
@@ -304,8 +304,8 @@ type CanaryParams struct {
 	Growth      float64 `unit:"share" range:"0 1" source:"RFC 9438: half a segment a round trip, of windows of a hundred"`
 }
 
-// FlatteryParams are about paths that give canaries more than they keep.
-type FlatteryParams struct {
+// OverestimateParams are about paths that give canaries more than they keep.
+type OverestimateParams struct {
 	// A path that gives less than Kept of what its canary showed, within Within, has not kept it.
 	Kept   float64       `unit:"share" range:"0 1" source:"chosen"`
 	Within time.Duration `unit:"s" range:"0 60" source:"chosen: above the second that policers save up"`

@@ -70,7 +70,7 @@ func shown() map[string]func(*Params) bool {
 		"empty":        emptyCanariesGrow,
 		"slack":        slowSendersAreNoSlowPath,
 		"growing":      whatGrowsIsWaitedFor,
-		"flattery":     flatteryIsLearnt,
+		"overestimate": overestimatesAreLearnt,
 	}
 }
 

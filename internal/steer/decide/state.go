@@ -51,8 +51,8 @@ type State struct {
 	LeadNeed Need  `json:"lead_need,omitempty"`
 	Track    Track `json:"track"`
 	Trial    Trial `json:"trial"`
-	// Promise is what a canary showed of the active path.
-	Promise Promise `json:"promise,omitzero"`
+	// Shown is what a canary showed of the active path.
+	Shown Shown `json:"shown,omitzero"`
 	// Shared is about flows that share several networks.
 	Shared Shared `json:"shared,omitzero"`
 	// Pending is a move that waits for its turn.
@@ -113,8 +113,8 @@ type Memory struct {
 	ProbesLost bool `json:"probes_lost,omitempty"`
 	// OutageLoss is the loss of probes that past outages account for.
 	OutageLoss float64 `json:"outage_loss,omitempty"`
-	// Flattery is how often it has not kept what a canary showed.
-	Flattery Flattery `json:"flattery,omitzero"`
+	// Overestimate is how often it has not kept what a canary showed.
+	Overestimate Overestimate `json:"overestimate,omitzero"`
 	// Lead is the evidence that the path is better than the active one.
 	Lead Lead `json:"lead"`
 	// OpNoise is the scatter of the logarithm of Ops.
@@ -173,7 +173,7 @@ func (s *step) observe(ev PairEvidence) {
 		}
 	}
 	s.observeTraffic(ev)
-	s.observePromise(ev)
+	s.observeShown(ev)
 }
 
 // observeActive notices that the active path or the load is another.

@@ -38,8 +38,8 @@ type Trial struct {
 	Limited int `json:"limited"`
 	// Full counts samples in a row in which its path was full: it had a queue, or lost something.
 	Full int `json:"full,omitempty"`
-	// Flattered counts samples that are to be left out still, of a path that has given canaries more than it keeps.
-	Flattered int `json:"flattered,omitempty"`
+	// Ignored counts samples that are to be left out still, of a path that has given canaries more than it keeps.
+	Ignored int `json:"ignored,omitempty"`
 	// Gradual: a move in steps, not a question.
 	Gradual bool    `json:"gradual,omitempty"`
 	Gain    float64 `json:"gain"`
@@ -66,12 +66,12 @@ func (s *step) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool
 	case m.Empty > 0:
 		k = min(k<<(by.EmptyShift*m.Empty), max(k, by.EmptyLargest)) // flows are not spread evenly
 	}
-	flattered := s.flattered(m, ev.At)
-	took := by.For + time.Duration(flattered)*Period
+	ignored := s.ignored(m, ev.At)
+	took := by.For + time.Duration(ignored)*Period
 	cost := float64(k) / Buckets * (took.Seconds() + by.CostSwitches*ev.SwitchLoss.upper())
 	m.NextTrial, m.Against = after(ev.At, s.p.canaryWait(cost, up, ev.At-m.ChangedAt)), a.mid
 	s.Trial = Trial{To: b.path.Network, Buckets: k, Since: ev.At, Began: ev.At, At: ev.At, Before: a.mid,
-		Gradual: gradual, Gain: up, Flattered: flattered}
+		Gradual: gradual, Gain: up, Ignored: ignored}
 	return s.canary(ev)
 }
 
@@ -111,12 +111,12 @@ func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Dec
 	if !ok || t.countMute(b.path.Data) >= s.p.Canary.MuteSamples {
 		return s.endTrial(ev, "%s did not carry its canary", t.To)
 	}
-	flattered := t.Flattered > 0 && b.path.Data.Goodput > 0
-	if elapsed := ev.At - t.At; ev.Pause || flattered {
+	ignored := t.Ignored > 0 && b.path.Data.Goodput > 0
+	if elapsed := ev.At - t.At; ev.Pause || ignored {
 		// A pause tells nothing, nor does what the path has saved up, and takes none of the canary's time.
 		t.Since, t.Began, t.At = t.Since+elapsed, t.Began+elapsed, ev.At
-		if flattered {
-			t.Flattered--
+		if ignored {
+			t.Ignored--
 		}
 		return s.canary(ev)
 	}
@@ -363,7 +363,7 @@ func (s *step) accept(ev PairEvidence, b, a figure, g float64) Decision {
 	m := s.memory(s.Trial.To)
 	m.Lead.Fast = s.p.Lead.Threshold
 	if s.need(ev) == Throughput {
-		s.Promise = Promise{s.Trial.To, b.mid, ev.At}
+		s.Shown = Shown{s.Trial.To, b.mid, ev.At}
 	}
 	d := s.gainMove(ev, b, a, g)
 	s.Trial = Trial{}

@@ -2,9 +2,9 @@ package decide
 
 import "time"
 
-// flatteryIsLearnt: a network that gives 200 Mbit/s for a moment and 50 in the long run is not gone to again and again,
-// as policers have it that save up a second's worth.
-func flatteryIsLearnt(p *Params) bool {
+// overestimatesAreLearnt: a network that gives 200 Mbit/s for a moment and 50 in the long run is not gone to again and
+// again, as policers have it that save up a second's worth.
+func overestimatesAreLearnt(p *Params) bool {
 	s := Schedule{Name: "credit", Need: Throughput, Bare: true, Loss: 0.01, Networks: []SimNetwork{
 		{Name: "a", Capacity: 200e6, Many: 1, RTT: 1e-3, Noise: 0.03},
 		{Name: "b", Capacity: 140e6, Many: 1, RTT: 1e-3, Noise: 0.03},
