@@ -72,10 +72,7 @@ func TestAblate(t *testing.T) {
 
 // To share two networks of equal limits earns about as much again as one gives, where it may.
 func TestAblateShares(t *testing.T) {
-	families, err := Named(Families(), func(f Family) string { return f.Name }, []string{"share-two"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	family := familyNamed(t, "share-two")
 	mechanisms, plain := ShareMechanisms(), DefaultParams()
 	plain.Share.On = true
 	for _, m := range mechanisms {
@@ -86,7 +83,7 @@ func TestAblateShares(t *testing.T) {
 	}
 	for _, share := range []bool{true, false} {
 		var achieved [][]float64
-		for _, c := range families[0].Courses(52, 2) {
+		for _, c := range family.Courses(52, 2) {
 			achieved = append(achieved, c.Ablate(mechanisms, 52, share))
 		}
 		e := Earnings("share-two", mechanisms, achieved)

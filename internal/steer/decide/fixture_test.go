@@ -133,3 +133,13 @@ func Simulate(s Schedule, policy Policy, seed uint64) (Result, Recording) {
 	out.Trace = trace
 	return out, rec
 }
+
+// familyNamed is a family of schedules.
+func familyNamed(t *testing.T, name string) Family {
+	t.Helper()
+	found, err := Named(Families(), func(f Family) string { return f.Name }, []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found[0]
+}

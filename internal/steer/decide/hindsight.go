@@ -51,31 +51,19 @@ func (c *courses) take(k kept) {
 func (l *ledger) best(networks []string) (most float64) {
 	now, next := make([]courses, len(networks)), make([]courses, len(networks))
 	for i, e := range l.epochs {
-		windows := 1 // one course of each network where they do not matter
-		if e.pipes != nil {
-			windows = len(courses{})
-		}
+		windows := e.windows()
 		for j, n := range networks {
-			next[j] = courses{}
+			clear(next[j][:windows])
 			if i == 0 {
-				next[j].take(e.spend(kept{}, n, true))
+				next[j].take(e.spend(kept{}, n))
 				continue
 			}
 			for b := range windows {
-				var come kept
-				for k, from := range networks {
-					h := now[k][b]
-					if k == j && h.ok {
-						next[j].take(e.spend(h, n, false))
-					} else if h.ok {
-						h.got, h.room = h.got-e.loss*e.part(h, from)*e.truth[from], 0
-						if !come.ok || h.got > come.got {
-							come = h
-						}
-					}
+				if k := now[j][b]; k.ok {
+					next[j].take(e.spend(k, n))
 				}
-				if come.ok {
-					next[j].take(e.spend(come, n, false))
+				if k := e.come(now, networks, j, b); k.ok {
+					next[j].take(e.spend(k, n))
 				}
 			}
 		}
@@ -89,6 +77,29 @@ func (l *ledger) best(networks []string) (most float64) {
 	return most
 }
 
+// windows is how many courses a network has: one where windows do not matter.
+func (e *epoch) windows() int {
+	if e.pipes == nil {
+		return 1
+	}
+	return len(courses{})
+}
+
+// come is the best course with about that window that comes to a network from another one.
+func (e *epoch) come(now []courses, networks []string, to, window int) (best kept) {
+	for j, from := range networks {
+		k := now[j][window]
+		if j == to || !k.ok {
+			continue
+		}
+		k.got, k.room = k.got-e.loss*e.part(k, from)*e.truth[from], 0
+		if !best.ok || k.got > best.got {
+			best = k
+		}
+	}
+	return best
+}
+
 // part is how much of what a network gives such connections get.
 func (e *epoch) part(k kept, network string) float64 {
 	if e.pipes == nil || e.fresh {
@@ -97,16 +108,16 @@ func (e *epoch) part(k kept, network string) float64 {
 	return e.pipes[network].part(k.window)
 }
 
-// spend is what becomes of connections that are on a network for the epoch, and where they begin there.
-func (e *epoch) spend(k kept, network string, begin bool) kept {
-	if p := e.pipes[network]; e.pipes != nil {
-		if begin || e.fresh {
-			k.window, k.room = p.full, 0
-		}
-		k.got += p.part(k.window) * e.truth[network] * e.seconds
-		k.window, k.room = p.grow(k.window, k.room)
+// spend is what becomes of connections that are on a network for the epoch.
+func (e *epoch) spend(k kept, network string) kept {
+	k.got += e.part(k, network) * e.truth[network] * e.seconds
+	if e.pipes == nil {
 		return k
 	}
-	k.got += e.truth[network] * e.seconds
+	p := e.pipes[network]
+	if e.fresh {
+		k.window, k.room = p.full, 0
+	}
+	k.window, k.room = p.grow(k.window, k.room)
 	return k
 }

@@ -3,7 +3,6 @@ package decide
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 )
 
@@ -11,8 +10,7 @@ import (
 // there is what the policy gets that stays there, and no course of switches gets more than hindsight. Fails if
 // hindsight has connections fill a network at once.
 func TestHindsightBringsWindowsAlong(t *testing.T) {
-	all := Families()
-	family := all[slices.IndexFunc(all, func(f Family) bool { return f.Name == "mixed" })]
+	family := familyNamed(t, "mixed")
 	r := rand.New(rand.NewPCG(1, 2))
 	grew := false
 	for seed := uint64(9300002); seed < 9300042; seed += 2 {

@@ -21,8 +21,7 @@ func TestWhatLateKnowledgeReaches(t *testing.T) {
 
 func lateKnowledge(t *testing.T, name string, first uint64) {
 	const schedules = 200
-	all := Families()
-	family := all[slices.IndexFunc(all, func(f Family) bool { return f.Name == name })]
+	family := familyNamed(t, name)
 	reached := map[time.Duration][]float64{}
 	for i := range uint64(schedules) {
 		s := family.Schedule(first + 2*i)

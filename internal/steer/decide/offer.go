@@ -59,7 +59,7 @@ func (p Phase) held(n SimNetwork) SimNetwork {
 // queues as in an M/M/1 system.
 func (n SimNetwork) rtt(others float64) float64 { return n.RTT * (1 + 3*others/(1-others)) }
 
-// spend is what a network carries for a period above its rate in the long run.
+// spend is what a network that is used carries for a period above its rate in the long run; one that is not saves up.
 func (w *world) spend(n SimNetwork, o offer, used bool) (more float64) {
 	if o.saves == 0 {
 		w.saved[n.Name] = 0

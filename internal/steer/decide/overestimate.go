@@ -37,11 +37,10 @@ func (s *step) observeShown(ev PairEvidence) {
 	}
 }
 
-// ignored is how many samples of a canary on a path tell nothing.
-func (s *step) ignored(m *Memory, at time.Duration) int {
-	by := &s.p.Overestimate
-	if m.Overestimate.N == 0 || at-m.Overestimate.At > by.For {
+// ignores is how many samples of the path's next canary tell nothing.
+func (o Overestimate) ignores(at time.Duration, by *OverestimateParams) int {
+	if o.N == 0 || at-o.At > by.For {
 		return 0
 	}
-	return by.Samples << (m.Overestimate.N - 1)
+	return by.Samples << (o.N - 1)
 }

@@ -90,7 +90,7 @@ func (r *simulation) play(p, alone Phase, d Decision) float64 {
 		e.most, e.sum = r.w.together(alone), r.w.given(p, next).sum(r.w.s.Networks)
 	}
 	if r.w.s.Windows {
-		e.pipes, e.fresh = r.w.pipes(alone), r.w.fresh(p)
+		e.pipes, e.fresh = alone.pipes(r.w.s.Networks), r.w.fresh(p)
 		r.w.moveWindows(p, r.at, next)
 		e.filled = r.w.filled(p, next)
 	}
@@ -130,8 +130,7 @@ type seen struct {
 
 func newWorld(s Schedule, seed uint64) *world {
 	w := &world{s: s, r: rand.New(rand.NewPCG(seed, s.Seed)), last: map[string]seen{}, limited: map[string]int{},
-		links: map[string]*link{},
-		saved: map[string]float64{}}
+		links: map[string]*link{}, saved: map[string]float64{}}
 	for _, n := range s.Networks {
 		w.links[n.Name] = &link{}
 	}
@@ -187,12 +186,13 @@ func (w *world) play(p Phase, before, after Assignment) {
 		if w.s.Hashed {
 			share = min(math.Ceil(share), flows[n.Name]/float64(max(p.Load.Connections, 1)))
 		}
+		more := w.spend(n, o, share > 0)
 		if share > 0 {
 			left := o
 			if given != nil && !o.dead {
 				left.carries = min(o.carries, given[n.Name])
 			}
-			left.carries += w.spend(n, o, true)
+			left.carries += more
 			v.data = w.traffic(n, p, share, left)
 			if before.Share(n.Name) != after.Share(n.Name) {
 				v.data.Blank = true
@@ -202,9 +202,6 @@ func (w *world) play(p Phase, before, after Assignment) {
 				v.data.Goodput /= 2
 				v.data.SRTT += 0.05 * w.r.Float64()
 			}
-		}
-		if share <= 0 {
-			w.spend(n, o, false)
 		}
 		w.last[n.Name] = v
 		if o.carries < 0.6*n.at(p.Load.Connections) && !o.dead && !o.refused {

@@ -66,7 +66,7 @@ func (s *step) beginTrial(ev PairEvidence, b, a figure, up float64, gradual bool
 	case m.Empty > 0:
 		k = min(k<<(by.EmptyShift*m.Empty), max(k, by.EmptyLargest)) // flows are not spread evenly
 	}
-	ignored := s.ignored(m, ev.At)
+	ignored := m.Overestimate.ignores(ev.At, &s.p.Overestimate)
 	took := by.For + time.Duration(ignored)*Period
 	cost := float64(k) / Buckets * (took.Seconds() + by.CostSwitches*ev.SwitchLoss.upper())
 	m.NextTrial, m.Against = after(ev.At, s.p.canaryWait(cost, up, ev.At-m.ChangedAt)), a.mid

@@ -19,7 +19,7 @@ func (w *world) moveWindows(p Phase, before, after Assignment) {
 		v.bits, v.room = map[string]float64{}, map[string]int{}
 		for _, n := range w.s.Networks {
 			if after.Share(n.Name) > 0 {
-				v.bits[n.Name] = w.full(p, n, after.Share(n.Name))
+				v.bits[n.Name] = p.pipe(n, after.Share(n.Name)).full
 			}
 		}
 		return
@@ -47,26 +47,35 @@ func (w *world) fresh(p Phase) bool {
 	return w.windows.bits == nil || p.Pause || p.Load.Connections != w.connections
 }
 
-// pipe is what windows of all connections that are on a network have to fill in a phase.
+// pipe is what the windows of a share of the connections have to fill on a network in a phase.
 type pipe struct {
 	// full fills the network and its queue, in bits.
 	full float64
-	// carries is its rate in bit/s, rtt the round trip without the queue in seconds, and flows the connections.
+	// carries is the share of the rate in bit/s, rtt the round trip without the queue in seconds, and flows the
+	// connections.
 	carries, rtt, flows float64
 }
 
 // pipe is that of a share of the connections.
-func (w *world) pipe(p Phase, n SimNetwork, share float64) pipe {
-	held := p.held(n)
-	o := p.offers(held)
-	return pipe{w.full(p, n, share), o.carries, held.rtt(o.others), share * float64(p.Load.Connections)}
+func (p Phase) pipe(n SimNetwork, share float64) pipe {
+	n = p.held(n)
+	o := p.offers(n)
+	out := pipe{carries: share * o.carries, rtt: n.rtt(o.others), flows: share * float64(p.Load.Connections)}
+	switch {
+	case o.carries <= 0:
+	case o.lost > 0:
+		out.full = min(o.carries, out.flows*lossy(o.lost, out.rtt)) * out.rtt
+	default:
+		out.full = o.carries * (out.rtt + n.wait(p.Load.Connections, o.carries))
+	}
+	return out
 }
 
 // pipes are those of all connections on each network.
-func (w *world) pipes(p Phase) map[string]pipe {
+func (p Phase) pipes(networks []SimNetwork) map[string]pipe {
 	out := map[string]pipe{}
-	for _, n := range w.s.Networks {
-		out[n.Name] = w.pipe(p, n, 1)
+	for _, n := range networks {
+		out[n.Name] = p.pipe(n, 1)
 	}
 	return out
 }
@@ -91,25 +100,11 @@ func (p pipe) grow(window float64, room int) (float64, int) {
 	return window + p.flows*segmentBits*max(reno*seconds/p.rtt, cubic*(math.Pow(t, 3)-math.Pow(t-seconds, 3))), room
 }
 
-// full is the window of connections, a share of all, that fill a network and its queue.
-func (w *world) full(p Phase, n SimNetwork, share float64) float64 {
-	n = p.held(n)
-	o := p.offers(n)
-	rtt := n.rtt(o.others)
-	if o.carries <= 0 {
-		return 0
-	}
-	if o.lost > 0 {
-		return min(o.carries, share*float64(p.Load.Connections)*lossy(o.lost, rtt)) * rtt
-	}
-	return o.carries * (rtt + n.wait(p.Load.Connections, o.carries))
-}
-
 // growWindows has windows grow by a period, where there is room.
 func (w *world) growWindows(p Phase, at Assignment) {
 	v := &w.windows
 	for _, n := range w.s.Networks {
-		v.bits[n.Name], v.room[n.Name] = w.pipe(p, n, at.Share(n.Name)).grow(v.bits[n.Name], v.room[n.Name])
+		v.bits[n.Name], v.room[n.Name] = p.pipe(n, at.Share(n.Name)).grow(v.bits[n.Name], v.room[n.Name])
 	}
 }
 
@@ -125,10 +120,8 @@ func (w *world) bound(n SimNetwork, others float64) float64 {
 func (w *world) filled(p Phase, at Assignment) rates {
 	out := rates{}
 	for _, n := range w.s.Networks {
-		held := p.held(n)
-		o := p.offers(held)
-		if share := at.Share(n.Name); share > 0 && o.carries > 0 {
-			out[n.Name] = min(1, w.bound(held, o.others)/(share*o.carries))
+		if pipe := p.pipe(n, at.Share(n.Name)); pipe.carries > 0 {
+			out[n.Name] = pipe.part(w.windows.bits[n.Name])
 		}
 	}
 	return out
