@@ -76,13 +76,12 @@ GLOBAL int announce(struct __sk_buff *skb, const struct key *key, struct flow_st
 {
 	__u32 kind = what >> 40 & 0xff;
 
-	if (!key || !state || !announce_now(state))
+	if (!key || !state || !announcement_due(state))
 		return 0;
 	__u64 tags = word_tags(key->k[0], key->k[1], what & ~(0xffull << 40));
-	if (!(how >> 8 & 1) && runs_over(tags, kind, skb->gso_segs, how >> 16)) {
-		state->announcements--; /* the next one that is shorter says it */
-		return 0;
-	}
+	if (!(how >> 8 & 1) && runs_over(tags, kind, skb->gso_segs, how >> 16))
+		return 0; /* the next one that is shorter says it */
+	note_announced(state);
 	return remark(skb, how >> 8 & 1, WITH_TAG(how & 0xff, WORD_TAG(tags, kind) + (how >> 16)));
 }
 
@@ -154,7 +153,7 @@ static __always_inline int redirect_path(struct __sk_buff *skb, const struct pac
 		return keep_default(skb, pa->ifindex ? EV_TOO_BIG : EV_NO_PATH);
 	if (mark >> 16 && !(pa->flags & (PATH_DSCP | PATH_ENCAP)))
 		return keep_default(skb, EV_DSCP);
-	__u64 t = flow_tag(&pa->key, p, pe->lower, TAG_DATA);
+	__u64 t = flow_tag(&pa->key, p, pe->lower);
 	__u32 packets = skb->gso_segs, bytes = skb->len - ETH_HLEN; /* encapsulate changes them */
 	const __u8 *mac = pa->flags & PATH_MAC ? pa->mac : NULL;
 	asm volatile("" : "+r"(mac)); /* what is tested is to be the pointer, which Linux 6.8's verifier knows */
@@ -433,7 +432,7 @@ GLOBAL int path_ingress_any(struct __sk_buff *skb)
 	if (!r || !from_known_path(skb, &p, r) || encap != ((r->flags & PATH_ENCAP) != 0) || (encap && decapsulate(skb, &p, r)) ||
 	    !p.steerable || (p.proto == IPPROTO_TCP && p.opens && !elsewhere(r->id, CHOICE_TAKES)))
 		return reject(EV_STRANGER, encap);
-	int how = encap ? verify_shim(&p, r, t) : verify_tag(&p, &r->accept, !r->lower, TAG_DATA);
+	int how = encap ? verify_shim(&p, r, t) : verify_tag(&p, &r->accept, !r->lower);
 	return how ? ingress_steered(skb, &p, r, encap, how) : reject(EV_FORGED, encap);
 }
 
@@ -452,7 +451,7 @@ SEC("tc") int pw_path_ingress(struct __sk_buff *skb)
 	struct rev *r = rev_of(&p.src, 0);
 	if (!r || !from_known_path(skb, &p, r) || r->flags & PATH_ENCAP)
 		return path_ingress_any(skb); /* which refuses it */
-	int how = verify_tag(&p, &r->accept, !r->lower, TAG_DATA);
+	int how = verify_tag(&p, &r->accept, !r->lower);
 	int verdict = how ? ingress_steered(skb, &p, r, 0, how) : reject(EV_FORGED, 0);
 	return verdict == IS_UNKNOWN_FLOW ? reply_forgotten(skb) : verdict;
 }

@@ -169,7 +169,7 @@ struct flow {
 
 struct flow_state {
 	__u8 role, closed;
-	__u16 announcements; /* of the role, up to one more than announce_now() repeats at once */
+	__u16 announcements; /* of the role, up to one more than are repeated at once */
 	__u32 seen;          /* in units of 2^SEEN_SHIFT ns: the latest packet, either way */
 	__u32 announced;     /* the same: the latest announcement */
 	__u8 dscp;           /* of OTHERS: of the latest packet from a path whose tag was exact */

@@ -137,7 +137,7 @@ func (b *bed) forgotten(t *testing.T, ends []int, first int, networks []string) 
 // recalled has those ends forget a flow that is steered both ways, and then the first speak first.
 func (b *bed) recalled(t *testing.T, what string, conn, back net.Conn, ends []int, first int) {
 	near, far := ports(conn)
-	proto := map[string]uint8{"tcp": 6, "udp": 17}[conn.LocalAddr().Network()]
+	proto := protoOf(conn.LocalAddr().Network())
 	for _, pod := range ends {
 		b.forget(pod, map[int]uint16{1: near, 2: far}[pod], map[int]uint16{1: far, 2: near}[pod], proto)
 	}
@@ -239,10 +239,18 @@ func TestSegmentsSayNothing(t *testing.T) {
 	}
 }
 
+// protoOf is the protocol of a network as package net names it.
+func protoOf(network string) uint8 {
+	if strings.HasPrefix(network, "tcp") {
+		return 6
+	}
+	return 17
+}
+
 // alikePorts are a port of pod 1's and one of pod 2's, at least that, between which a flow has two words
 // of the speaker's whose hashes are as far apart as that.
 func alikePorts(network string, least, speaker int, early, late uint8, apart uint16) (near option, far int) {
-	proto := map[string]uint8{"tcp": 6, "udp": 17}[network]
+	proto := protoOf(network)
 	for far = least; ; far++ { // four of ten have none
 		for port := uint16(10000); port < 65000; port++ {
 			source, destination := port, uint16(far)

@@ -110,7 +110,7 @@ static __always_inline int is_ours(const struct rev *r, int v6, __u8 proto, cons
 		return 0;
 	q.sport = echo ? l4[4] << 8 | l4[5] : l4[0] << 8 | l4[1];
 	q.dport = echo ? q.sport : l4[2] << 8 | l4[3];
-	__u64 want = flow_tag(&pe->path[r->path & (PATHS - 1)].key, &q, r->lower, TAG_DATA);
+	__u64 want = flow_tag(&pe->path[r->path & (PATHS - 1)].key, &q, r->lower);
 	return t ? *t == want : match_tag(&q, want) == EXACT && limit_used(LIMIT_GUESSES) < MAX_GUESSES;
 }
 

@@ -47,14 +47,14 @@ static __always_inline __u64 tag_input(const struct packet *p, __u32 lower, __u3
 	return (__u64)p->sport | (__u64)p->dport << 16 | (__u64)p->proto << 32 | (__u64)kind << 40 | (__u64)lower << 48;
 }
 
-/* flow_tag is the tag of a flow's packet, by its sender and kind: lower is whether the sender has the lower stable
+/* flow_tag is the tag of a flow's packet on a path, by its sender: lower is whether that has the lower stable
  * address. A packet of one direction, or of one network, which has a key of its own, is
  * none of another. It does not cover what segmentation changes. */
-static __always_inline __u64 flow_tag(const struct key *key, const struct packet *p, __u32 lower, __u32 kind)
+static __always_inline __u64 flow_tag(const struct key *key, const struct packet *p, __u32 lower)
 {
-	__u64 seven = tag_input(p, lower, kind);
+	__u64 seven = tag_input(p, lower, TAG_DATA);
 
-	return p->fast && kind == TAG_DATA ? siphash(key, seven) : siphash_noinline(key->k[0], key->k[1], seven);
+	return p->fast ? siphash(key, seven) : siphash_noinline(key->k[0], key->k[1], seven);
 }
 
 /* word_tags are the tags of what is said on the default network, from TAG_OPEN in the lowest 16
@@ -110,6 +110,12 @@ static __always_inline int match_tag(const struct packet *p, __u16 want)
 	return !p->v6 && ahead < SEGMENTS ? GENUINE | other << FOUND_SHIFT : FORGED;
 }
 
+/* is_repeated is whether a key is the first one again, as where fewer are accepted (Keys.accepted). */
+static __always_inline int is_repeated(const struct keys *accept, int i)
+{
+	return i && accept->k[i].k[0] == accept->k[0].k[0];
+}
+
 /* verify_tag_next tries the keys but the first: seven is what the tag is of, id is the
  * packet's, and kind whether it is IPv6, and one of OTHERS. whole is the tag where it has
  * room, else 0. */
@@ -122,7 +128,7 @@ GLOBAL int verify_tag_next(const struct keys *accept, __u64 seven, __u32 id, __u
 		return FORGED;
 	for (int i = 1; i < KEYS; i++) {
 		const struct key *k = &accept->k[i];
-		if (k->k[0] == accept->k[0].k[0])
+		if (is_repeated(accept, i))
 			continue;
 		__u64 t = siphash_noinline(k->k[0], k->k[1], seven);
 		int found = whole ? (t == whole ? EXACT : FORGED) : match_tag(&p, t);
@@ -132,13 +138,13 @@ GLOBAL int verify_tag_next(const struct keys *accept, __u64 seven, __u32 id, __u
 	return FORGED;
 }
 
-static __always_inline int verify_tag(const struct packet *p, const struct keys *accept, __u32 lower, __u32 kind)
+static __always_inline int verify_tag(const struct packet *p, const struct keys *accept, __u32 lower)
 {
-	int found = match_tag(p, flow_tag(&accept->k[0], p, lower, kind));
+	int found = match_tag(p, flow_tag(&accept->k[0], p, lower));
 
 	if (__builtin_expect(found, 1))
 		return found;
-	return verify_tag_next(accept, tag_input(p, lower, kind), p->id,
+	return verify_tag_next(accept, tag_input(p, lower, TAG_DATA), p->id,
 			       (p->v6 ? KIND_V6 : 0) | (!p->fast && p->dscp == OTHERS ? KIND_OTHERS : 0), 0);
 }
 

@@ -227,20 +227,21 @@ static __always_inline __u32 owner_role(struct __sk_buff *skb, const struct flow
 	return role;
 }
 
-/* announce_now is whether to repeat what the other end has not confirmed: a few times at
+/* announcement_due is whether to repeat what the other end has not confirmed: a few times at
  * once, then every quarter of a second, as an older flow is native until both ends have
  * entered the pair, and cannot leave a network that fails. */
 #define AT_ONCE 8
-static __always_inline int announce_now(struct flow_state *state)
+static __always_inline int announcement_due(const struct flow_state *state)
 {
-	__u32 now = flow_clock();
+	return state->announcements < AT_ONCE || flow_clock() != state->announced;
+}
 
-	if (state->announcements >= AT_ONCE && now == state->announced)
-		return 0;
+/* note_announced counts what was said. */
+static __always_inline void note_announced(struct flow_state *state)
+{
 	if (state->announcements <= AT_ONCE)
 		state->announcements++;
-	state->announced = now;
-	return 1;
+	state->announced = flow_clock();
 }
 
 /* surely_received is whether the other end has received an answer, as far as can be known of one
@@ -268,7 +269,7 @@ GLOBAL int tag_kind_of(const struct packet *p, const struct keys *accept, __u32 
 		return 0;
 	for (int i = 0; i < KEYS; i++) {
 		const struct key *k = &accept->k[i];
-		if (i && k->k[0] == accept->k[0].k[0])
+		if (is_repeated(accept, i))
 			continue;
 		__u64 tags = word_tags(k->k[0], k->k[1], tag_input(p, lower, 0));
 		for (__u32 kind = TAG_OPEN; kind <= TAG_FORGOTTEN; kind++) {
