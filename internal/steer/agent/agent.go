@@ -295,7 +295,8 @@ func (a *Agent) watch(now time.Time) time.Duration {
 			a.pairs.attend(p, now)
 		}
 	}
-	next := min(a.waker.wakeDue(now), a.waker.resendDue(now), a.pairs.poll(now), a.inquirer.doubtDue(now))
+	next := min(a.waker.wakeDue(now), a.waker.resendDue(now), a.pairs.poll(now), a.inquirer.doubtDue(now),
+		a.prober.chase(now), a.pairs.chase(now))
 	a.pairs.catchUp(now)
 	asking := a.pairs.judge(now)
 	failed, more := a.hosts.judge(now)

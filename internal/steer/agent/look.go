@@ -39,6 +39,8 @@ type pairWatcher struct {
 	polled     []polled
 	changes    int
 	suspecting []*pair
+	// chased are the lines that failed of late, of pairs with traffic.
+	chased []failedLine
 }
 
 // poll looks at the lines of which there may be something new. It returns when to look again.
@@ -84,7 +86,7 @@ func (pw *pairWatcher) attend(p *pair, now time.Time) {
 	}
 }
 
-// rewatch finds what watch is to look at: lines of pairs with traffic of late. It
+// rewatch finds what watch is to look at: lines of pairs with traffic of late, and those that have failed. It
 // forgets the suspicions of those that are gone.
 func (pw *pairWatcher) rewatch(now time.Time) {
 	pw.changes = pw.members.changes
@@ -93,10 +95,15 @@ func (pw *pairWatcher) rewatch(now time.Time) {
 		g.pair.lines[g.line].attended = false
 	}
 	clear(pw.polled)
-	pw.polled = pw.polled[:0]
+	pw.polled, pw.chased = pw.polled[:0], pw.chased[:0]
 	for p := range pw.members.pairs() {
 		if now.Sub(p.active) < quiet {
 			pw.attend(p, now)
+		}
+		for i := range p.lines {
+			if p.chased(i, now) {
+				pw.chased = append(pw.chased, failedLine{p, i})
+			}
 		}
 	}
 }

@@ -18,9 +18,6 @@ const (
 	probeActive  = 100 * time.Millisecond
 	probeStandby = 200 * time.Millisecond
 	probeIdle    = 10 * time.Second
-	// probeFailed is that of paths that failed less than a minute ago: ten answers in a row
-	// take 0.3 s, so that flows are soon back on a path that fails again and again.
-	probeFailed = 30 * time.Millisecond
 	// probeFollower is that of paths whose flows the other host's agent decides
 	// about: it measures them, by probes that both directions show in.
 	probeFollower = 5 * time.Second
@@ -58,8 +55,8 @@ func (h *remoteHost) cold(now time.Time) bool { return !h.down && now.Sub(h.used
 func (h *remoteHost) every(hp *hostPath, now time.Time) time.Duration {
 	failed := hp.Down()
 	switch {
-	case h.busy(now) && failed && now.Sub(hp.Since()) < time.Minute:
-		return probeFailed
+	case h.chased(hp, now):
+		return 0
 	case h.busy(now) && failed:
 		return probeActive
 	case h.busy(now) && now.Sub(h.owned) >= busyFor && hp.sent >= firstProbes:
@@ -68,7 +65,7 @@ func (h *remoteHost) every(hp *hostPath, now time.Time) time.Duration {
 		return probeActive
 	case h.busy(now):
 		return probeStandby
-	case failed && now.Sub(hp.Since()) < time.Minute:
+	case failed && now.Sub(hp.Since()) < chasedFor:
 		return probeStandby // it may be well again in a moment
 	case failed, now.Sub(h.used) < warmFor:
 		return probeIdle
@@ -147,6 +144,8 @@ type prober struct {
 	// warm are the hosts of which paths are probed, since warmed: nearly none of a large cluster's.
 	warm   []*remoteHost
 	warmed time.Time
+	// chased are the paths that failed of late, of hosts with traffic.
+	chased []*hostPath
 	// pending are the hosts of which some probes are not summed up yet.
 	pending []*remoteHost
 	// synced is of what the hosts were last made: the description, and how often the wires had changed.
@@ -162,10 +161,16 @@ func (pr *prober) probeAll(now time.Time) {
 		m.woken, pr.warmed, pr.warm = false, now, warm(m.remote, now)
 	}
 	for _, d := range dueProbes(pr.warm, now) {
-		d.hp.next, d.hp.pace = d.next, d.next.Sub(now)
-		d.hp.sent++
-		pr.wires.send(d.hp, d.hp.sent%fullEvery == 0)
+		pr.probe(d, now)
 	}
+	pr.findChased(now)
+}
+
+// probe sends a regular probe.
+func (pr *prober) probe(d due, now time.Time) {
+	d.hp.next, d.hp.pace = d.next, d.next.Sub(now)
+	d.hp.sent++
+	pr.wires.send(d.hp, d.hp.sent%fullEvery == 0)
 }
 
 // ack is an answer to a notice of ours.
@@ -186,7 +191,7 @@ func (pr *prober) receive() (acks []ack) {
 		for _, l := range losses {
 			if h, hp := pr.members.path(name, l.To.Addr()); hp != nil {
 				hp.track.Lost(l)
-				hp.Lost()
+				hp.Lost(l.SentAt)
 				pr.unsummed(h, hp)
 			}
 		}

@@ -69,29 +69,31 @@ func TestSignaledFailure(t *testing.T) {
 }
 
 // TestRecovery: a failed path is well again after answers in a row, and a lost
-// or late one begins the row again.
+// one begins the row again.
 func TestRecovery(t *testing.T) {
 	a, h2 := twoHosts(t)
 	m := h2.paths["m"]
 	m.Signaled(a.cfg.Now().Add(-3 * time.Second))
 	wellAfter := a.prober.params.AnswersInARow
-	answer := func(late bool) {
-		now := a.cfg.Now()
-		a.prober.answered("m", stamp.Reply{From: m.to, RTT: time.Millisecond, SentAt: now, At: now, Late: late,
+	now, seq := a.cfg.Now(), uint32(0)
+	answer := func() {
+		seq++
+		m.Sent(seq, now)
+		a.prober.answered("m", stamp.Reply{From: m.to, Seq: seq, RTT: time.Millisecond, SentAt: now, At: now,
 			DSCPSeen: mark, ReplyDSCP: mark})
 	}
 	for range wellAfter - 1 {
-		answer(false)
+		answer()
 	}
-	m.Lost() // as receive does with a loss
+	m.Lost(now) // as receive does with a loss
+	now = now.Add(ms)
 	for range wellAfter - 1 {
-		answer(false)
-		answer(true)
+		answer()
 	}
 	if !m.Down() {
 		t.Fatal("well again too soon")
 	}
-	answer(false)
+	answer()
 	if m.Down() {
 		t.Fatal("still failed")
 	}

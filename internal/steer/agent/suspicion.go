@@ -255,7 +255,9 @@ func (pw *pairWatcher) probePair(p *pair, now time.Time) {
 	for i := range p.lines {
 		ln := &p.lines[i]
 		if ln.Down() {
-			p.followUp(i, now)
+			if !p.chased(i, now) {
+				p.followUp(i, now)
+			}
 			continue
 		}
 		if ln.Suspected() || now.Sub(ln.echoedAt) < calmly || now.Sub(p.active) >= quiet || !pw.leisure.take() {
@@ -269,18 +271,15 @@ func (pw *pairWatcher) probePair(p *pair, now time.Time) {
 	}
 }
 
-// followUp asks a path that has failed for the pair.
+// followUp asks a path that has failed for the pair and is not chased.
 func (p *pair) followUp(i int, now time.Time) {
 	ln := &p.lines[i]
 	every := epoch
-	if now.Sub(ln.Since()) > time.Minute {
+	if now.Sub(ln.Since()) > chasedFor {
 		every = time.Second
 	}
 	if now.Sub(ln.echoedAt) < every-tolerated {
 		return
-	}
-	if ln.Unanswered() {
-		ln.Lost()
 	}
 	p.echo(i)
 }

@@ -199,7 +199,9 @@ func (ws *wires) send(hp *hostPath, full bool, tlvs ...stamp.TLV) {
 		ws.cfg.Log.Debug("probe not sent", "network", w.network, "to", hp.to, "error", err)
 		sent.At = ws.cfg.Now()
 	}
-	if !full {
+	if full {
+		hp.SentFull(sent.Seq, sent.At)
+	} else {
 		hp.Sent(sent.Seq, sent.At)
 	}
 }

@@ -126,6 +126,6 @@ func (p *Path) step(on Event, now time.Time) Action {
 	if p.state == Down {
 		p.well = now
 	}
-	p.state, p.entered, p.row = t.To, now, 0
+	p.state, p.entered = t.To, now
 	return t.Do
 }

@@ -16,10 +16,9 @@ type world struct {
 	// mute: nothing at all answers, on no path.
 	mute bool
 	sent []Shot
-	// suspected is when the latest suspicion was taken up, failed when the path failed, and
-	// row how many answers in a row came since then to what was sent since then.
-	suspected, failed time.Time
-	row               int
+	// suspected is when the latest suspicion was taken up, failed when the path failed, and lost when the latest probe
+	// went that was given up.
+	suspected, failed, lost time.Time
 }
 
 // event plays one and returns what it calls for.
@@ -40,17 +39,47 @@ func (w *world) event() Action {
 		}
 	case 5:
 		if w.rng.Intn(10) == 0 {
-			w.row = 0
-			w.p.Lost()
+			w.lose()
 		}
 	case 6, 7:
 		return w.answer()
 	case 8, 9:
 		w.send() // a regular probe
 	default:
+		if w.p.Down() && !w.mute {
+			w.send()
+			return w.reply(&w.sent[max(len(w.sent)-1-w.rng.Intn(12)/11, 0)]) // nearly always the latest
+		}
 		return w.p.Tick(w.now, w.evidence())
 	}
 	return 0
+}
+
+// lose gives up one of the latest probes that were not answered.
+func (w *world) lose() {
+	for _, x := range w.sent[max(len(w.sent)-1-w.rng.Intn(20), 0):] {
+		if x.Answered.IsZero() {
+			if x.Sent.After(w.lost) {
+				w.lost = x.Sent
+			}
+			w.p.Lost(x.Sent)
+			return
+		}
+	}
+}
+
+// row is how many probes in a row were answered that went since the path failed, at best, and after all that were
+// given up.
+func (w *world) row() (most int) {
+	n := 0
+	for _, x := range w.sent {
+		n++
+		if x.Answered.IsZero() || x.Sent.Before(w.failed) || !x.Sent.After(w.lost) {
+			n = 0
+		}
+		most = max(most, n)
+	}
+	return most
 }
 
 func (w *world) send() {
@@ -64,16 +93,16 @@ func (w *world) answer() Action {
 	if w.mute || len(w.sent) == 0 {
 		return 0
 	}
-	x := &w.sent[max(len(w.sent)-1-w.rng.Intn(20), 0)]
+	return w.reply(&w.sent[max(len(w.sent)-1-w.rng.Intn(20), 0)])
+}
+
+// reply answers a probe that was not.
+func (w *world) reply(x *Shot) Action {
 	if !x.Answered.IsZero() {
 		return 0
 	}
 	x.Answered = w.now
-	late := w.rng.Intn(10) == 0
-	if !late && !x.Sent.Before(w.failed) {
-		w.row++
-	}
-	return w.p.Answer(*x, late)
+	return w.p.Answer(*x, w.rng.Intn(10) == 0)
 }
 
 func (w *world) evidence() Evidence {
@@ -127,12 +156,12 @@ func (w *world) lawful(t *testing.T, from State, do Action) bool {
 		t.Errorf("failed by %d overdue probes since the suspicion, nothing answers: %v", w.overdue(), w.mute)
 		return false
 	}
-	if do.Has(Recover) && w.row < w.p.params.AnswersInARow {
-		t.Errorf("recovered by %d answers in a row", w.row)
+	if do.Has(Recover) && w.row() < w.p.params.AnswersInARow {
+		t.Errorf("recovered by %d answers in a row", w.row())
 		return false
 	}
 	if from != Down && to == Down {
-		w.failed, w.row = w.now, 0
+		w.failed = w.now
 	}
 	return true
 }

@@ -60,7 +60,7 @@ type Params struct {
 	// ExpiresAfter ends a suspicion about which nothing was found out.
 	ExpiresAfter time.Duration `unit:"s" range:"0.01 60" why:"a fault that is over must not be asked about for ever"`
 	// AnswersInARow make a failed path usable again.
-	AnswersInARow int `unit:"answers" range:"1 100" why:"a path that loses half would come back at every second"`
+	AnswersInARow int `unit:"answers" range:"1 32" why:"a path that loses half would come back at every second"`
 	// KnownFor is how long after an answer silence tells something.
 	KnownFor time.Duration `unit:"s" range:"1 600" why:"three calm echoes; where they are refused all is silent"`
 	// Deaf is how long nothing has come over a path on which a connection times out, before

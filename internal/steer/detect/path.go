@@ -27,11 +27,12 @@ type Path struct {
 	rounds  int
 	roundAt time.Time
 	verdict Verdict
-	// row is how many answers in a row have come in this state.
-	row int
-	// shots are the latest probes, the oldest first, and answered is when one last was.
-	shots    []Shot
-	answered time.Time
+	// shots are the latest probes, the oldest first, and answered is when one last was. lost is when the latest
+	// went of those that were given up.
+	shots          []Shot
+	answered, lost time.Time
+	// full is the latest probe of the path's full size, which is not among them.
+	full Shot
 	// back is when a pair's packets took the path after a lull.
 	back time.Time
 }
@@ -124,26 +125,56 @@ func (p *Path) Sent(seq uint32, at time.Time) {
 	p.shots = append(p.shots, Shot{Seq: seq, Sent: at})
 }
 
+// SentFull is told of a probe of the path's full size: no judgement goes by it, but a failed path that still loses
+// such is not usable again.
+func (p *Path) SentFull(seq uint32, at time.Time) { p.full = Shot{Seq: seq, Sent: at} }
+
 // Answer is told of a probe that was answered, and whether that was after it was given up.
-// For a failed path counts what was sent since it failed.
 func (p *Path) Answer(a Shot, late bool) Action {
 	p.answered = a.Answered
 	for i := range p.shots {
-		if x := &p.shots[i]; x.Seq == a.Seq && x.Answered.IsZero() {
-			x.Answered = a.Answered
-		}
+		p.shots[i].answer(a)
 	}
-	if p.state != Down || late || a.Sent.Before(p.entered) {
-		return 0
-	}
-	if p.row++; p.row < p.params.AnswersInARow {
+	p.full.answer(a)
+	if p.state != Down || late || p.inARow() < p.params.AnswersInARow {
 		return 0
 	}
 	return p.step(Answered, a.Answered)
 }
 
-// Lost is told that a probe was given up.
-func (p *Path) Lost() { p.row = 0 }
+// answer takes what came back of the probe, if that is what it is.
+func (x *Shot) answer(a Shot) {
+	if x.Seq == a.Seq && !x.Sent.IsZero() && x.Answered.IsZero() {
+		x.Answered = a.Answered
+	}
+}
+
+// inARow is how many probes in a row, as they were sent, were answered, up to the latest that was: of those that went
+// since the path failed, and after all that were given up, or are of full size and on their way. Probes are given up
+// long after the path passes again what is sent then: it matters when they went, and not when they are missed.
+func (p *Path) inARow() (n int) {
+	if !p.full.Sent.Before(p.entered) && p.full.Answered.IsZero() {
+		return 0
+	}
+	for _, x := range slices.Backward(p.shots) {
+		switch {
+		case x.Sent.Before(p.entered) || !x.Sent.After(p.lost):
+			return n
+		case !x.Answered.IsZero():
+			n++
+		case n > 0:
+			return n
+		}
+	}
+	return n
+}
+
+// Lost is told that a probe of any size was given up, and when it went.
+func (p *Path) Lost(sent time.Time) {
+	if sent.After(p.lost) {
+		p.lost = sent
+	}
+}
 
 // Unanswered reports whether the latest probe was not answered yet.
 func (p *Path) Unanswered() bool {

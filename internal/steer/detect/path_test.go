@@ -80,7 +80,7 @@ func TestTransitions(t *testing.T) {
 		{Overruled, Down, func(p *Path) Action { p.Overrule(at(0), at(20)); return 0 }},
 		{Answered, Down, func(p *Path) (do Action) {
 			for i := range uint32(10) {
-				do = p.Answer(answer(200+i, 100, 101), false)
+				do = asked(p, 200+i, 100+float64(i))
 			}
 			return do
 		}},
@@ -256,22 +256,87 @@ func TestOldAnswers(t *testing.T) {
 	}
 }
 
-// TestRecoversInARow: a lost probe begins the row again, a late answer does not count.
+// asked has a path answer a probe that was sent so many ms into a test, at once.
+func asked(p *Path, seq uint32, sent float64) Action {
+	p.Sent(seq, at(sent))
+	return p.Answer(answer(seq, sent, sent+.5), false)
+}
+
+// TestRecoversInARow: as many probes in a row as it takes, as they were sent, whenever it is known what became of them.
 func TestRecoversInARow(t *testing.T) {
 	params := Hosts()
-	p := in(t, Down, &params)
-	once := func(late bool) Action { return p.Answer(answer(1, 50, 51), late) }
-	for range params.AnswersInARow - 1 {
-		once(false)
+	const every = 30
+	type probe func(p *Path, seq uint32, sent float64) Action
+	late := func(p *Path, seq uint32, sent float64) Action { // given up, and then answered
+		p.Sent(seq, at(sent))
+		p.Lost(at(sent))
+		return p.Answer(answer(seq, sent, sent+1001), true)
 	}
-	p.Lost()
-	for range params.AnswersInARow - 1 {
-		if once(false)|once(true) != 0 {
-			t.Fatal("recovered too soon")
+	lost := func(p *Path, seq uint32, sent float64) Action { p.Sent(seq, at(sent)); return 0 }
+	full := func(p *Path, seq uint32, sent float64) Action { p.SentFull(seq, at(sent)); return 0 }
+	passes := func(p *Path, seq uint32, sent float64) Action {
+		full(p, seq, sent)
+		return p.Answer(answer(seq, sent, sent+.5), false)
+	}
+	// An answer takes a while: it comes when the next ones have gone.
+	slow := func(p *Path, seq uint32, sent float64) Action {
+		p.Sent(seq, at(sent))
+		return p.Answer(answer(seq-4, sent-4*every, sent+1), false)
+	}
+	for name, tt := range map[string]struct {
+		before []probe
+		then   probe
+		want   int // such probes, up to the one that brings the path back; 0 for never
+	}{
+		"none is lost":                      {nil, asked, 10},
+		"one was not answered":              {[]probe{asked, asked, lost}, asked, 10},
+		"one was answered too late":         {[]probe{asked, asked, late}, asked, 10},
+		"one of full size was not answered": {[]probe{asked, full}, asked, 0},
+		"one of full size was answered":     {[]probe{asked, passes}, asked, 9},
+		"answers are on their way":          {nil, slow, 14},
+	} {
+		p := in(t, Down, &params)
+		seq, sent := uint32(200), 100.0
+		next := func(do probe) Action {
+			seq, sent = seq+1, sent+every
+			return do(p, seq, sent)
+		}
+		for _, do := range tt.before {
+			next(do)
+		}
+		got := 0
+		for n := 1; n <= 40 && got == 0; n++ {
+			if next(tt.then).Has(Recover) {
+				got = n
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: recovered by %d, want %d", name, got, tt.want)
 		}
 	}
-	if once(false) != Recover || p.State() != Up {
-		t.Error("not recovered after ten in a row")
+}
+
+// TestRecoversAtOnce: probes of the outage are given up long after the path passes those that are sent then, which
+// does not make it come back later.
+func TestRecoversAtOnce(t *testing.T) {
+	params := Hosts()
+	p := in(t, Down, &params)
+	const every, outage, givenUp = 30, 1000, 1000
+	for ms := 20.0; ; ms += every {
+		if ms > givenUp {
+			p.Lost(at(ms - givenUp))
+		}
+		if ms < outage {
+			p.Sent(uint32(ms), at(ms))
+		} else if asked(p, uint32(ms), ms).Has(Recover) {
+			if most := float64(outage + every*params.AnswersInARow); ms > most {
+				t.Errorf("recovered after %v ms, want %v", ms, most)
+			}
+			return
+		}
+		if ms > 5000 {
+			t.Fatal("never recovered")
+		}
 	}
 }
 

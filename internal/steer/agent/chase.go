@@ -1,0 +1,85 @@
+package agent
+
+import "time"
+
+// Paths that have failed of late, of hosts and pairs with traffic, are asked more often than
+// evidence is weighed: flows are soon back on a path that fails again and again.
+const (
+	// probeFailed has ten answers in a row take 0.3 s.
+	probeFailed = 30 * time.Millisecond
+	// chasedFor is for how long after they failed.
+	chasedFor = time.Minute
+)
+
+// chasePace is how often each of so many is asked: of hosts' paths as many a second as of all others together.
+func chasePace(n int) time.Duration { return max(probeFailed, time.Duration(n)*probeShare) }
+
+// chased reports whether one of the host's paths is probed by chase and not by its regular probes.
+func (h *remoteHost) chased(hp *hostPath, now time.Time) bool {
+	return h.busy(now) && hp.Down() && now.Sub(hp.Since()) < chasedFor
+}
+
+// chase probes paths that failed lately. It returns when to look again.
+func (pr *prober) chase(now time.Time) time.Duration {
+	next, sent, pace := idleTick, 0, chasePace(len(pr.chased))
+	for _, hp := range pr.chased {
+		// Due by this pace: what probes it had until now may be seconds apart.
+		if wait := hp.next.Sub(now); wait > 0 && wait <= pace {
+			next = min(next, wait)
+			continue
+		}
+		if sent++; sent > probesAtOnce || !hp.Down() {
+			continue
+		}
+		pr.probe(due{hp, now.Add(pace)}, now)
+		next = min(next, pace)
+	}
+	if sent > probesAtOnce {
+		next = suspectTick
+	}
+	return next
+}
+
+// findChased lists the paths that are to be chased.
+func (pr *prober) findChased(now time.Time) {
+	pr.chased = pr.chased[:0]
+	for _, h := range pr.warm {
+		for _, hp := range h.paths {
+			if h.chased(hp, now) {
+				pr.chased = append(pr.chased, hp)
+			}
+		}
+	}
+}
+
+// failedLine is a path of a pair that has failed for it.
+type failedLine struct {
+	pair *pair
+	line int
+}
+
+// chased reports whether a path of the pair that has failed for it is asked by chase.
+func (p *pair) chased(i int, now time.Time) bool {
+	ln := &p.lines[i]
+	return ln.Down() && now.Sub(p.active) < busyFor && now.Sub(ln.Since()) < chasedFor
+}
+
+// chase asks paths that have failed for pairs lately, no more rarely than evidence is weighed. It returns when to look
+// again.
+func (pw *pairWatcher) chase(now time.Time) time.Duration {
+	next, pace := idleTick, min(chasePace(len(pw.chased)), epoch)
+	for _, l := range pw.chased {
+		ln := &l.pair.lines[l.line]
+		if !ln.Down() {
+			continue
+		}
+		wait := pace - now.Sub(ln.echoedAt)
+		if wait <= tolerated {
+			pw.handleEchoes(l.pair.local)
+			l.pair.echo(l.line)
+			wait = pace
+		}
+		next = min(next, wait)
+	}
+	return next
+}
