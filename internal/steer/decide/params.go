@@ -80,7 +80,7 @@ type TrackParams struct {
 	NoiseMost   float64 `unit:"log" range:"0.001 10" source:"chosen"`
 	// Deviation is the standard over the mean deviation of a normal figure, sqrt(pi/2).
 	Deviation float64 `unit:"ratio" range:"1 2" source:"normal distribution, rounded"`
-	// MeanWeight is that of the mean rate, which is used where it is nearer to the recent
+	// MeanWeight is that of the mean rate, which begins afresh where it is further from the recent
 	// median than MeanWithin times the noise.
 	MeanWeight float64 `unit:"weight" range:"0 1" source:"chosen"`
 	MeanWithin float64 `unit:"noises" range:"0 10" source:"chosen"`

@@ -4,9 +4,11 @@ import "math"
 
 // Track follows the active path's own figures.
 type Track struct {
-	Rate  ring    `json:"rate"`
-	Mean  float64 `json:"mean"`
-	Noise float64 `json:"noise"`
+	Rate ring    `json:"rate"`
+	Mean float64 `json:"mean"`
+	// Samples are those that the mean is of.
+	Samples int     `json:"samples,omitempty"`
+	Noise   float64 `json:"noise"`
 	// Full counts the samples in a row in which the senders were not short of data.
 	Full int `json:"full"`
 	// SlowStart is how many more samples are left out: of a load that has changed they
@@ -25,7 +27,7 @@ func (t *Track) observe(d Data, p *TrackParams) {
 		t.Full = 0
 	}
 	if t.Mean == 0 {
-		t.Mean, t.Noise = rate, p.NoiseFirst
+		t.Mean, t.Samples, t.Noise = rate, 1, p.NoiseFirst
 		t.Rate.add(rate)
 		return
 	}
@@ -38,14 +40,24 @@ func (t *Track) observe(d Data, p *TrackParams) {
 		}
 	}
 	t.Rate.add(rate)
-	t.Mean += p.MeanWeight * (rate - t.Mean)
+	t.Samples++
+	t.Mean += max(p.MeanWeight, 1/float64(t.Samples)) * (rate - t.Mean)
+	if now, ok := t.Rate.median(window); ok && now > 0 && t.strays(now, p) {
+		t.Mean, t.Samples = now, 1
+	}
 }
 
-// rate is what the path carries: the mean of some two seconds, or where the
-// recent median is elsewhere, so that it has changed, that.
+// strays reports whether the mean is elsewhere than the recent median: what it has of before, as of a connection that
+// has just begun, would be in it for seconds.
+func (t *Track) strays(now float64, p *TrackParams) bool {
+	return math.Abs(math.Log(t.Mean/now)) >= p.MeanWithin*t.noise(p)
+}
+
+// rate is what the path carries: the mean of some two seconds since that last changed, or as long as it is of few
+// samples the recent median.
 func (t *Track) rate(p *TrackParams) (float64, bool) {
 	now, ok := t.Rate.median(p.RateSamples)
-	if ok && now > 0 && t.Rate.N > window && math.Abs(math.Log(t.Mean/now)) < p.MeanWithin*t.noise(p) {
+	if ok && now > 0 && t.Samples > window && !t.strays(now, p) {
 		return t.Mean, true
 	}
 	return now, ok
