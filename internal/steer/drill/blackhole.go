@@ -101,6 +101,7 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	}
 	events, err := g.agents["h1"].events(ctx, since)
 	out.found(events, s.pairOf("a>b"), network)
+	out.usable(events, network, g.healed)
 	if ofPair(how) || err != nil {
 		// What a pair has found out about its path it believes for a while: begin again.
 		g.stopAgents()
@@ -317,6 +318,9 @@ func blackholeFigures(o Options, all []Sample) []Figure {
 				f.Note += "; probes and echoes pass, so the connections themselves tell"
 			}
 			out = append(out, f, summary("... 99th percentile", "s", stalls, p99, atMost(stallP99)))
+			if again := values(all, v, "again_s"); len(again) > 0 {
+				out = append(out, summary("... the network usable again, after the fault, median", "s", again, median, nil))
+			}
 		}
 	}
 	return append(out, total("connections lost, steered", steeredOnly(all, "connections_lost"), atMost(0)))

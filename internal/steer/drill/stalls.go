@@ -92,6 +92,16 @@ func (out *Sample) found(events []agent.Event, pair, network string) {
 	}
 }
 
+// usable notes how long after a fault was over the hosts held the network for usable again.
+func (out *Sample) usable(events []agent.Event, network string, healed time.Time) {
+	for _, e := range events {
+		if e.Kind == agent.EventCleared && e.Pair == "" && e.To == network && e.At.After(healed) {
+			out.Values["again_s"] = e.At.Sub(healed).Seconds()
+			return
+		}
+	}
+}
+
 // breakUnder breaks a network for the time of the drill, and says for how long pod a sent nothing new.
 func (g *ground) breakUnder(ctx context.Context, out *Sample, t *transfer, where, network, how string) error {
 	pid := t.in.cmd.Process.Pid
