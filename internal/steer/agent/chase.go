@@ -9,10 +9,13 @@ const (
 	probeFailed = 30 * time.Millisecond
 	// chasedFor is for how long after they failed.
 	chasedFor = time.Minute
+	// chasedShare is each one's part of the time: they get 100 probes a second, however many they are, which is enough
+	// for three networks that fail at once.
+	chasedShare = 10 * time.Millisecond
 )
 
-// chasePace is how often each of so many is asked: of hosts' paths as many a second as of all others together.
-func chasePace(n int) time.Duration { return max(probeFailed, time.Duration(n)*probeShare) }
+// chasePace is how often each of so many is asked.
+func chasePace(n int) time.Duration { return max(probeFailed, time.Duration(n)*chasedShare) }
 
 // chased reports whether one of the host's paths is probed by chase and not by its regular probes.
 func (h *remoteHost) chased(hp *hostPath, now time.Time) bool {
@@ -23,19 +26,18 @@ func (h *remoteHost) chased(hp *hostPath, now time.Time) bool {
 func (pr *prober) chase(now time.Time) time.Duration {
 	next, sent, pace := idleTick, 0, chasePace(len(pr.chased))
 	for _, hp := range pr.chased {
-		// Due by this pace: what probes it had until now may be seconds apart.
-		if wait := hp.next.Sub(now); wait > 0 && wait <= pace {
+		wait := hp.next.Sub(now)
+		switch {
+		case !hp.Down():
+		case wait > 0 && wait <= pace: // else its regular probes were further apart
 			next = min(next, wait)
-			continue
+		case sent == probesAtOnce:
+			return suspectTick
+		default:
+			sent++
+			pr.probe(due{hp, now.Add(pace)}, now)
+			next = min(next, pace)
 		}
-		if sent++; sent > probesAtOnce || !hp.Down() {
-			continue
-		}
-		pr.probe(due{hp, now.Add(pace)}, now)
-		next = min(next, pace)
-	}
-	if sent > probesAtOnce {
-		next = suspectTick
 	}
 	return next
 }

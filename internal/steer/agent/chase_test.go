@@ -6,7 +6,7 @@ import (
 )
 
 // TestChase: paths that have failed of late are probed so often that ten answers take 0.3 s, and of many each less, so
-// that it comes to fifty a second.
+// that it comes to a hundred a second.
 func TestChase(t *testing.T) {
 	for _, tc := range []struct {
 		hosts, paths int
@@ -14,8 +14,8 @@ func TestChase(t *testing.T) {
 		want         float64       // probes a second of each
 	}{
 		{1, 1, 0, 1 / probeFailed.Seconds()},
-		{1, 3, 0, 50. / 3},
-		{40, 1, 0, 50. / 40},
+		{1, 3, 0, 1 / probeFailed.Seconds()},
+		{40, 1, 0, 100. / 40},
 		{1, 1, chasedFor, 0},
 	} {
 		a, _ := twoHosts(t)

@@ -85,7 +85,7 @@ func (p *player) change(ctx context.Context, l leg) (over time.Duration, came ti
 	}
 	p.disperse()
 	came = p.g.s.Now()
-	if err := errors.Join(p.g.heal(), p.g.uplink(ctx, l.rates)); err != nil {
+	if err := errors.Join(p.g.heal(), p.g.uplink(ctx, l.rates, l.credits)); err != nil {
 		return 0, came, err
 	}
 	f, err := p.g.begin(ctx, traffic{kind: stream.TCP, from: p.g.pod("a"), to: p.g.pod("b"), args: l.args()})
@@ -114,8 +114,8 @@ func (p *player) change(ctx context.Context, l leg) (over time.Duration, came ti
 
 // alter makes the networks what they are in a leg that has the connections of the one before.
 func (g *ground) alter(ctx context.Context, before, l leg) error {
-	if !maps.Equal(before.rates, l.rates) {
-		if err := g.uplink(ctx, l.rates); err != nil {
+	if !maps.Equal(before.rates, l.rates) || !maps.Equal(before.credits, l.credits) {
+		if err := g.uplink(ctx, l.rates, l.credits); err != nil {
 			return err
 		}
 	}
@@ -222,7 +222,7 @@ func (s *session) steered(ctx context.Context, networks []string, all []leg, pol
 	if err != nil {
 		return outcome{}, nil, err
 	}
-	if err := g.uplink(ctx, all[0].rates); err != nil {
+	if err := g.uplink(ctx, all[0].rates, all[0].credits); err != nil {
 		return outcome{}, nil, err
 	}
 	g.stopAgents()

@@ -15,7 +15,7 @@ import (
 // playable are the families of random schedules that a lab can play: their connections last
 // throughout, and their faults are those that a leg has. Round trips are the lab's own.
 func playable() []string {
-	return []string{"loss", "swing", "flap", "turns", "all-fail", "choked", "refused"}
+	return []string{"loss", "swing", "flap", "turns", "all-fail", "choked", "refused", "credit"}
 }
 
 // familyNetworks is the number of networks of a family's schedules.

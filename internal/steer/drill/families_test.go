@@ -48,7 +48,8 @@ func TestFamilySchedule(t *testing.T) {
 	}
 }
 
-// Loss is of both ways; what is dead loses all; what is refused loses TCP; what is choked is slow on the way back.
+// Loss is of both ways; what is dead loses all; what is refused loses TCP; what is choked is slow on the way back; what
+// gives credit spends it at the whole rate.
 func TestLegsThatLose(t *testing.T) {
 	s := decide.Schedule{
 		Networks: []decide.SimNetwork{{Name: "x", Capacity: 1, Many: 1}, {Name: "y", Capacity: 1, Many: 1},
@@ -56,11 +57,15 @@ func TestLegsThatLose(t *testing.T) {
 		Phases: []decide.Phase{{For: time.Second, Impairments: []decide.Impairment{
 			{Network: "x", Fault: decide.Loses, Factor: 0.01}, {Network: "y", Fault: decide.Loses, Factor: 0.01},
 			{Network: "z", Fault: decide.Choked, Factor: 0.4}, {Network: "r", Fault: decide.Refused},
-			{Network: "y", Fault: decide.BlackHole}}}}}
-	got := legs(s, 1e8)[0].faults()
+			{Network: "y", Fault: decide.BlackHole}, {Network: "r", Fault: decide.Credit, Factor: 0.25}}}}}
+	l := legs(s, 1e8)[0]
+	got := l.faults()
 	if got["x"] != (impair.Impairment{LossIngress: 0.01, LossEgress: 0.01}) || got["y"] != fault("both") ||
 		got["z"] != (impair.Impairment{Rate: 100e3, Direction: impair.In}) || got["r"] != fault(faultTCP) {
 		t.Errorf("%+v", got)
+	}
+	if l.rates["r"] != 25e6 || l.credits["r"] != 100e6 || l.rates["x"] != 100e6 || l.credits["x"] != 0 {
+		t.Errorf("rates %v, credits %v", l.rates, l.credits)
 	}
 }
 

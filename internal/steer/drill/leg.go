@@ -21,6 +21,8 @@ type leg struct {
 	offered     float64
 	// rates of the networks on the uplink.
 	rates map[string]float64
+	// credits are the rates of networks that spend what went unused, for a second at most.
+	credits map[string]float64
 	// crowd is what other pods send on a network.
 	crowd map[string]float64
 	// holes are what networks drop, by the names of faults: both, in, out, or TCP alone.
@@ -72,7 +74,8 @@ func legs(s decide.Schedule, capacity float64) []leg {
 	for i, p := range s.Phases {
 		const most = 64 // connections: more would measure the generator
 		l := leg{what: fmt.Sprintf("phase %d", i+1), span: p.For, connections: min(max(p.Load.Connections, 1), most),
-			offered: p.Load.Offered * scale, rates: map[string]float64{}, crowd: map[string]float64{},
+			offered: p.Load.Offered * scale,
+			rates:   map[string]float64{}, credits: map[string]float64{}, crowd: map[string]float64{},
 			holes: map[string]string{}, delays: map[string]time.Duration{}, losses: map[string]float64{},
 			chokes: map[string]float64{}}
 		for _, n := range s.Networks {
@@ -82,6 +85,9 @@ func legs(s decide.Schedule, capacity float64) []leg {
 		for _, bad := range p.Impairments {
 			switch bad.Fault {
 			case decide.RateLimit:
+				l.rates[bad.Network] *= bad.Factor
+			case decide.Credit:
+				l.credits[bad.Network] = l.rates[bad.Network]
 				l.rates[bad.Network] *= bad.Factor
 			case decide.Competing:
 				l.crowd[bad.Network] = l.rates[bad.Network] * bad.Factor

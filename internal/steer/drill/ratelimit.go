@@ -44,7 +44,7 @@ func (g *ground) squeeze(ctx context.Context, out *Sample, first string) error {
 		rates[n] = 0.75 * g.s.options().Capacity
 	}
 	rates[first] = g.s.options().Capacity
-	if err := g.uplink(ctx, rates); err != nil {
+	if err := g.uplink(ctx, rates, nil); err != nil {
 		return err
 	}
 	// A fresh agent each time: what it has learned of the last limit is not the question.
@@ -66,7 +66,7 @@ func (g *ground) squeeze(ctx context.Context, out *Sample, first string) error {
 	}
 	out.Text["network"] = network
 	limited, wall := program.Kernel(), g.s.Now()
-	err = g.uplink(ctx, map[string]float64{network: rate / 10})
+	err = g.uplink(ctx, map[string]float64{network: rate / 10}, nil)
 	moved, movedErr := g.departure(ctx, network, limited, g.s.options().Hold)
 	err = errors.Join(err, movedErr, pause(ctx, time.Second))
 	to := program.Kernel()

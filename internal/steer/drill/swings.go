@@ -59,7 +59,7 @@ func runSwings(ctx context.Context, s *session) ([]Sample, error) {
 			return err
 		}
 		rates, hold := swing(s.rand, g.nets, s.options().Capacity)
-		if err := g.uplink(ctx, rates); err != nil {
+		if err := g.uplink(ctx, rates, nil); err != nil {
 			return err
 		}
 		logs, err := g.follow(ctx)
@@ -75,7 +75,7 @@ func runSwings(ctx context.Context, s *session) ([]Sample, error) {
 		for err == nil && program.Kernel() < end {
 			if err = readFor(ctx, logs, min(hold, end-program.Kernel())); err == nil {
 				rates, hold = swing(s.rand, g.nets, s.options().Capacity)
-				err = g.uplink(ctx, rates)
+				err = g.uplink(ctx, rates, nil)
 				out.Values["swings"]++
 			}
 		}

@@ -32,8 +32,9 @@ const (
 	together
 )
 
-// uplink sets the rates by network in bit/s; the first call makes the classes.
-func (s *shaper) uplink(ctx context.Context, rates map[string]float64) error {
+// uplink sets the rates by network in bit/s, and the credits of those that save what goes unused, up to a second's worth,
+// and spend it at so many; the first call makes the classes.
+func (s *shaper) uplink(ctx context.Context, rates, credits map[string]float64) error {
 	first := s.shaped != apart
 	if first {
 		if err := s.root(ctx, apart); err != nil {
@@ -45,7 +46,7 @@ func (s *shaper) uplink(ctx context.Context, rates map[string]float64) error {
 		if !ok {
 			continue
 		}
-		err := s.class(ctx, firstClass+i, rate)
+		err := s.class(ctx, firstClass+i, rate, credits[network])
 		if first {
 			err = errors.Join(err, s.steer(ctx, network, firstClass+i))
 		}
@@ -64,7 +65,7 @@ func (s *shaper) bottleneck(ctx context.Context, rate float64) error {
 			return err
 		}
 	}
-	err := s.class(ctx, firstClass, rate)
+	err := s.class(ctx, firstClass, rate, 0)
 	for _, network := range s.nets {
 		if first {
 			err = errors.Join(err, s.steer(ctx, network, firstClass))
@@ -96,14 +97,20 @@ func (s *shaper) root(ctx context.Context, as shape) error {
 		"1m", "cburst", "1m")
 }
 
-// class sets the rate of a class.
-func (s *shaper) class(ctx context.Context, number int, rate float64) error {
+// class sets the rate of a class, and its credit, or 0. It has none to borrow from, so that above its rate it sends what
+// its bucket holds.
+func (s *shaper) class(ctx context.Context, number int, rate, credit float64) error {
 	dev, class := s.lab.Hosts()[0].Dev, fmt.Sprintf("1:%d", number)
 	// The burst holds what a socket hands over at once (GSO), the queue 20 ms.
 	queue := strconv.Itoa(max(int(rate/8*0.020), 150_000))
-	bits := strconv.FormatInt(int64(rate), 10) + "bit"
-	err := s.tc(ctx, "class", "replace", "dev", dev, "parent", "1:", "classid", class, "htb", "rate", bits,
-		"burst", "140k", "cburst", "140k")
+	const once = 140_000
+	bits := func(rate float64) string { return strconv.FormatInt(int64(rate), 10) + "bit" }
+	bucket, peak := once, rate
+	if credit > 0 {
+		bucket, peak = max(int(rate/8), once), credit
+	}
+	err := s.tc(ctx, "class", "replace", "dev", dev, "parent", "1:", "classid", class, "htb", "rate", bits(rate),
+		"ceil", bits(peak), "burst", strconv.Itoa(bucket), "cburst", strconv.Itoa(once))
 	return errors.Join(err, s.tc(ctx, "qdisc", "replace", "dev", dev, "parent", class,
 		"handle", fmt.Sprintf("%d:", number), "bfifo", "limit", queue))
 }
