@@ -119,6 +119,8 @@ func canaryMechanisms() []Mechanism {
 		{"worse", "tries again at once when the active path gets worse", "", func(p *Params) { p.Canary.Worse = 0 }},
 		{"lasting", "tries the less often the longer nothing has changed",
 			"", func(p *Params) { p.Canary.Lasting = false }},
+		{"outbid", "ends a canary where another path may bring more than it can still show",
+			"", func(p *Params) { p.Canary.Outbid = false }},
 		{"quarter", "tries a quarter of many bulk flows", "", func(p *Params) { p.Canary.Bulk = 0 }},
 		{"mute", "ends a canary that nothing comes back of after the second sample, not the first",
 			"full paths that answer nothing for a moment", func(p *Params) { p.Canary.MuteSamples = 1 }},

@@ -277,6 +277,8 @@ type CanaryParams struct {
 	Worse     float64       `unit:"share" range:"0 1" source:"chosen"`
 	// MuteSamples in a row, in which timers fired and nothing came back, end a canary.
 	MuteSamples int `unit:"samples" range:"1 20" source:"the drill shares: a full path answers nothing to two flows for a tenth of a second"`
+	// Outbid: a canary that can show less gain than another path may have, which is due, ends for that one.
+	Outbid bool `unit:"switch" source:"simulation: two paths alike were compared for 6 s, and one with twice the rate waited"`
 	// Lasting: the longer nothing has changed, the rarer are canaries.
 	Lasting bool `unit:"switch" source:"Gott (1993)"`
 	// CostSwitches is how many switches a canary's share costs: there and back.

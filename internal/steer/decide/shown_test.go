@@ -71,6 +71,7 @@ func shown() map[string]func(*Params) bool {
 		"slack":        slowSendersAreNoSlowPath,
 		"growing":      whatGrowsIsWaitedFor,
 		"overestimate": overestimatesAreLearnt,
+		"outbid":       equalsDoNotHoldUpOthers,
 	}
 }
 

@@ -152,7 +152,7 @@ func (c CostAware) runTrial(s *step, ev PairEvidence, f []figure, need Need) Dec
 	case 2*t.Limited > t.Rates.N:
 		return s.judgeLimited(ev, b, rate, need)
 	}
-	return s.judgeFull(ev, b, rate, need)
+	return s.judgeFull(ev, b, f, rate, need)
 }
 
 // overtakes finds a path that is known to give so much that the canary under way only keeps
@@ -167,6 +167,15 @@ func (s *step) overtakes(ev PairEvidence, f []figure) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// outbid tells whether another path is to be tried that may bring more than the canary under way can still show.
+func (s *step) outbid(ev PairEvidence, f []figure, most float64) bool {
+	return s.p.Canary.Outbid && slices.ContainsFunc(f[1:], func(b figure) bool {
+		m, up := s.memory(b.path.Network), gain(b.high, s.Trial.Before)
+		return b.path.Network != s.Trial.To && b.path.State == Up && s.fresh(b.path) && up > most && s.pays(ev, up) &&
+			s.canaryDue(m, ev, s.Trial.Before)
+	})
 }
 
 // overdue: whatever has been seen must do.
@@ -247,7 +256,7 @@ func (s *step) judgeLimited(ev PairEvidence, b figure, rate float64, need Need) 
 
 // judgeFull is about a canary that fills its path: it goes on until its gain is
 // clear of doubt, or it has had its time.
-func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Decision {
+func (s *step) judgeFull(ev PairEvidence, b figure, f []figure, rate float64, need Need) Decision {
 	if d, ok := s.judgeFree(ev, b, rate, need); ok {
 		return d
 	}
@@ -260,7 +269,8 @@ func (s *step) judgeFull(ev PairEvidence, b figure, rate float64, need Need) Dec
 		most = s.p.Canary.SamplesMostLarge
 	}
 	over := logMean - s.p.Gain.Margin
-	if -s.p.Canary.RejectAt*deviation < over && over < doubt && t.Rates.N < most && !s.overdue(ev.At) {
+	if -s.p.Canary.RejectAt*deviation < over && over < doubt && t.Rates.N < most && !s.overdue(ev.At) &&
+		!s.outbid(ev, f, math.Exp(logMean+doubt)-1) {
 		return s.canary(ev)
 	}
 	theirs, _ := t.Theirs.median(1)

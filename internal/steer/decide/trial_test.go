@@ -335,3 +335,18 @@ func TestWindowsInSimulation(t *testing.T) {
 		t.Errorf("there again: %v of its share", got)
 	}
 }
+
+// equalsDoNotHoldUpOthers: while a canary compares two paths alike, a third waits, of which nothing is known.
+func equalsDoNotHoldUpOthers(p *Params) bool {
+	s := Schedule{Name: "alike", Need: Throughput, Bare: true, Loss: 0.01, Networks: []SimNetwork{
+		{Name: "a", Capacity: 200e6, Many: 1, RTT: 1e-3, Noise: 0.05},
+		{Name: "b", Capacity: 206e6, Many: 1, RTT: 1e-3, Noise: 0.05},
+		{Name: "c", Capacity: 400e6, Many: 1, RTT: 1e-3, Noise: 0.05},
+	}, Phases: []Phase{{For: 10 * time.Second, Load: Load{Connections: 16}}}}
+	sum := 0.0
+	const seeds = 20
+	for seed := range uint64(seeds) {
+		sum += Play(s, CostAware{Params: p}, seed).OfHindsight() / seeds
+	}
+	return sum > 0.85
+}
