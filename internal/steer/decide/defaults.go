@@ -89,8 +89,8 @@ func defaultCanary() CanaryParams {
 		For: 400 * time.Millisecond, Most: 900 * time.Millisecond, Samples: 2,
 		SamplesMost: 60, SamplesMostLarge: 25, Large: 16,
 		Longest: 10 * time.Second, AcceptAt: 3, RejectAt: 1.5, Prior: 1, RatioClip: 3, MeanWithin: 0.2,
-		LeastWait: time.Second, MostWait: 5 * time.Minute, Worse: 0.85, MuteSamples: 2, Outbid: true, Lasting: true, CostSwitches: 2,
-		Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, Grow: 4,
+		LeastWait: time.Second, MostWait: 5 * time.Minute, Worse: 0.85, MuteSamples: 2, Outbid: true, Lasting: true,
+		CostSwitches: 2, Bulk: 16, EmptyShift: 2, EmptyMost: 3, EmptyLargest: 32, Grow: 4,
 		Kept: 0.9, FreeSRTT: 1.3, FreeSamples: 10, FullSamples: 2, Growth: 0.005,
 	}
 }

@@ -32,8 +32,8 @@ const (
 	together
 )
 
-// uplink sets the rates by network in bit/s, and the credits of those that save what goes unused, up to a second's worth,
-// and spend it at so many; the first call makes the classes.
+// uplink sets the rates by network in bit/s, and the credits of those that save what goes unused, up to a
+// second's worth, and spend it at so many; the first call makes the classes.
 func (s *shaper) uplink(ctx context.Context, rates, credits map[string]float64) error {
 	first := s.shaped != apart
 	if first {
@@ -97,8 +97,8 @@ func (s *shaper) root(ctx context.Context, as shape) error {
 		"1m", "cburst", "1m")
 }
 
-// class sets the rate of a class, and its credit, or 0. It has none to borrow from, so that above its rate it sends what
-// its bucket holds.
+// class sets the rate of a class, and its credit, or 0. It has none to borrow from, so that above its rate it
+// sends what its bucket holds.
 func (s *shaper) class(ctx context.Context, number int, rate, credit float64) error {
 	dev, class := s.lab.Hosts()[0].Dev, fmt.Sprintf("1:%d", number)
 	// The burst holds what a socket hands over at once (GSO), the queue 20 ms.
