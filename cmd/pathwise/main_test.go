@@ -33,7 +33,20 @@ func setup(bin string) func(*testscript.Env) error {
 		e.Setenv("CNI_PATH", filepath.Join(bin, "cni"))
 		e.Setenv("PATH", e.Getenv("PATH")+":"+bin)
 		e.Setenv("PATHWISE_STATE", filepath.Join(e.WorkDir, "state"))
+		e.Defer(func() { removeLabs(e) })
 		return nil
+	}
+}
+
+// removeLabs removes what a script that failed has left, which would else fail when it is run again.
+func removeLabs(e *testscript.Env) {
+	if labs, err := os.ReadDir(filepath.Join(e.Getenv("PATHWISE_STATE"), "labs")); err != nil || len(labs) == 0 {
+		return
+	}
+	down := exec.Command("pathwise", "lab", "down", "--all", "--force")
+	down.Env = e.Vars
+	if out, err := down.CombinedOutput(); err != nil {
+		e.T().Log(fmt.Sprintf("lab down: %v: %s", err, out))
 	}
 }
 
