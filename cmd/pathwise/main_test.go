@@ -33,21 +33,24 @@ func setup(bin string) func(*testscript.Env) error {
 		e.Setenv("CNI_PATH", filepath.Join(bin, "cni"))
 		e.Setenv("PATH", e.Getenv("PATH")+":"+bin)
 		e.Setenv("PATHWISE_STATE", filepath.Join(e.WorkDir, "state"))
-		e.Defer(func() { removeLabs(e) })
+		e.Defer(func() {
+			if left, err := os.ReadDir(filepath.Join(e.WorkDir, "state", "labs")); err != nil || len(left) == 0 {
+				return
+			}
+			if out, err := removeLabs(e.Vars); err != nil {
+				e.T().Log(fmt.Sprintf("lab down: %v: %s", err, out))
+			}
+		})
 		return nil
 	}
 }
 
-// removeLabs removes what a script that failed has left, which would else fail when it is run again.
-func removeLabs(e *testscript.Env) {
-	if labs, err := os.ReadDir(filepath.Join(e.Getenv("PATHWISE_STATE"), "labs")); err != nil || len(labs) == 0 {
-		return
-	}
+// removeLabs removes what commands that failed have left in an environment's store, as they would else fail when they
+// are run again.
+func removeLabs(environment []string) ([]byte, error) {
 	down := exec.Command("pathwise", "lab", "down", "--all", "--force")
-	down.Env = e.Vars
-	if out, err := down.CombinedOutput(); err != nil {
-		e.T().Log(fmt.Sprintf("lab down: %v: %s", err, out))
-	}
+	down.Env = environment
+	return down.CombinedOutput()
 }
 
 // TestScripts runs the command line as a user does; golden output is in the scripts.

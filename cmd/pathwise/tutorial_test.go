@@ -88,9 +88,7 @@ func play(t *testing.T, page string, all []lesson) []string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		down := exec.Command("pathwise", "lab", "down", "--all", "--force")
-		down.Env = cmd.Env
-		said, _ := down.CombinedOutput() // the failure before it is what counts
+		said, _ := removeLabs(cmd.Env) // the failure before it is what counts
 		t.Fatalf("%v\n%s%s%s", err, out, stderr.Bytes(), said)
 	}
 	printed := regexp.MustCompile(`(?m)^@@\d+\n`).Split(string(out), -1)[1:]

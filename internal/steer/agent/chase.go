@@ -1,6 +1,10 @@
 package agent
 
-import "time"
+import (
+	"time"
+
+	"pathwise.dev/pathwise/internal/steer/detect"
+)
 
 // Paths that have failed of late, of hosts and pairs with traffic, are asked more often than
 // evidence is weighed: flows are soon back on a path that fails again and again.
@@ -17,9 +21,14 @@ const (
 // chasePace is how often each of so many is asked.
 func chasePace(n int) time.Duration { return max(probeFailed, time.Duration(n)*chasedShare) }
 
+// failedLately reports whether a path has failed, and not for long.
+func failedLately(p *detect.Path, now time.Time) bool {
+	return p.Down() && now.Sub(p.Since()) < chasedFor
+}
+
 // chased reports whether one of the host's paths is probed by chase and not by its regular probes.
 func (h *remoteHost) chased(hp *hostPath, now time.Time) bool {
-	return h.busy(now) && hp.Down() && now.Sub(hp.Since()) < chasedFor
+	return h.busy(now) && failedLately(&hp.Path, now)
 }
 
 // chase probes paths that failed lately. It returns when to look again.
@@ -62,8 +71,7 @@ type failedLine struct {
 
 // chased reports whether a path of the pair that has failed for it is asked by chase.
 func (p *pair) chased(i int, now time.Time) bool {
-	ln := &p.lines[i]
-	return ln.Down() && now.Sub(p.active) < busyFor && now.Sub(ln.Since()) < chasedFor
+	return now.Sub(p.active) < busyFor && failedLately(&p.lines[i].Path, now)
 }
 
 // chase asks paths that have failed for pairs lately, no more rarely than evidence is weighed. It returns when to look

@@ -65,7 +65,7 @@ func (h *remoteHost) every(hp *hostPath, now time.Time) time.Duration {
 		return probeActive
 	case h.busy(now):
 		return probeStandby
-	case failed && now.Sub(hp.Since()) < chasedFor:
+	case failedLately(&hp.Path, now):
 		return probeStandby // it may be well again in a moment
 	case failed, now.Sub(h.used) < warmFor:
 		return probeIdle

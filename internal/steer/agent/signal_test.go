@@ -68,27 +68,32 @@ func TestSignaledFailure(t *testing.T) {
 	}
 }
 
-// TestRecovery: a failed path is well again after answers in a row, and a lost
-// one begins the row again.
+// TestRecovery: a failed path is well again after answers in a row, a lost one begins the row again, and a late one
+// does not count.
 func TestRecovery(t *testing.T) {
 	a, h2 := twoHosts(t)
 	m := h2.paths["m"]
 	m.Signaled(a.cfg.Now().Add(-3 * time.Second))
 	wellAfter := a.prober.params.AnswersInARow
 	now, seq := a.cfg.Now(), uint32(0)
+	reply := func(seq uint32, sent time.Time, late bool) {
+		a.prober.answered("m", stamp.Reply{From: m.to, Seq: seq, RTT: time.Millisecond, SentAt: sent, At: now, Late: late,
+			DSCPSeen: mark, ReplyDSCP: mark})
+	}
 	answer := func() {
 		seq++
 		m.Sent(seq, now)
-		a.prober.answered("m", stamp.Reply{From: m.to, Seq: seq, RTT: time.Millisecond, SentAt: now, At: now,
-			DSCPSeen: mark, ReplyDSCP: mark})
+		reply(seq, now, false)
 	}
 	for range wellAfter - 1 {
 		answer()
 	}
-	m.Lost(now) // as receive does with a loss
+	lost := now
+	m.Lost(lost) // as receive does with a loss
 	now = now.Add(ms)
-	for range wellAfter - 1 {
+	for i := range uint32(wellAfter - 1) {
 		answer()
+		reply(1+i, lost, true)
 	}
 	if !m.Down() {
 		t.Fatal("well again too soon")

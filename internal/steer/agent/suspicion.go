@@ -255,9 +255,7 @@ func (pw *pairWatcher) probePair(p *pair, now time.Time) {
 	for i := range p.lines {
 		ln := &p.lines[i]
 		if ln.Down() {
-			if !p.chased(i, now) {
-				p.followUp(i, now)
-			}
+			p.followUp(i, now)
 			continue
 		}
 		if ln.Suspected() || now.Sub(ln.echoedAt) < calmly || now.Sub(p.active) >= quiet || !pw.leisure.take() {
@@ -271,7 +269,7 @@ func (pw *pairWatcher) probePair(p *pair, now time.Time) {
 	}
 }
 
-// followUp asks a path that has failed for the pair and is not chased.
+// followUp asks a path that has failed for the pair, unless chase has just now.
 func (p *pair) followUp(i int, now time.Time) {
 	ln := &p.lines[i]
 	every := epoch

@@ -170,7 +170,7 @@ func (c CostAware) seekGain(s *step, ev PairEvidence, f []figure, need Need) Dec
 	most := 0.0
 	for _, b := range best(f[1:]) {
 		m := s.memory(b.path.Network)
-		if b.path.State != Up || !s.fresh(b.path) || !s.carriesDemand(ev, b.path, need) {
+		if !s.usable(b.path) || !s.carriesDemand(ev, b.path, need) {
 			continue
 		}
 		g := gain(b.mid, f[0].mid)
@@ -231,9 +231,9 @@ func (s *step) canaryDue(m *Memory, ev PairEvidence, active float64) bool {
 	return ev.At >= m.NextTrial || worse
 }
 
-// fresh: probes answered of late, or there are none at all and data must tell.
-func (s *step) fresh(p PathEvidence) bool {
-	return p.Probe.Samples == 0 || p.Probe.Age <= s.p.Failure.StaleProbe
+// usable: the path is up, and probes were answered of late, or there are none at all and data must tell.
+func (s *step) usable(p PathEvidence) bool {
+	return p.State == Up && (p.Probe.Samples == 0 || p.Probe.Age <= s.p.Failure.StaleProbe)
 }
 
 // carriesDemand is whether a path may carry what the pair sends now, by what was measured

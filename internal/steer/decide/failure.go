@@ -90,9 +90,9 @@ func (s *step) backup(ev PairEvidence) (PathEvidence, bool) {
 	}).path, true
 }
 
-// unanswered is 1 for a path that does not answer probes, and 0 for one that does.
+// unanswered is 1 for a path, which is up, that does not answer probes, and 0 for one that does.
 func (s *step) unanswered(p PathEvidence) int {
-	if !s.fresh(p) || p.Probe.Samples == 0 {
+	if !s.usable(p) || p.Probe.Samples == 0 {
 		return 1
 	}
 	return 0

@@ -30,7 +30,7 @@ func (s *step) partner(ev PairEvidence, f []figure, now float64) (best figure, o
 		m := s.memory(b.path.Network)
 		one := Portions{{Network: b.path.Network, Buckets: s.p.Share.Buckets}}
 		switch up := b.high / now; {
-		case b.path.State != Up || !s.fresh(b.path) || ev.At < m.NextShare:
+		case !s.usable(b.path) || ev.At < m.NextShare:
 		case s.Shared.With.On(b.path.Network) > 0 || s.crowded(ev, b.path.Network):
 		case now <= 0 || up <= s.worth(ev, one) || !s.pays(ev, up):
 		case !ok || b.high > best.high:
@@ -344,7 +344,7 @@ func (s *step) heir(ev PairEvidence) (to string, with Portions) {
 	most := -1.0
 	for _, one := range h.With {
 		p, ok := ev.path(one.Network)
-		if ok && h.Check == 0 && p.State == Up && s.fresh(p) && !p.Data.silent() && p.Data.Goodput > most {
+		if ok && h.Check == 0 && s.usable(p) && !p.Data.silent() && p.Data.Goodput > most {
 			to, most = one.Network, p.Data.Goodput
 		}
 	}

@@ -161,7 +161,7 @@ func (s *step) overtakes(ev PairEvidence, f []figure) (string, bool) {
 	t := &s.Trial
 	for _, b := range f[1:] {
 		m, g := s.memory(b.path.Network), gain(b.low, t.Before)
-		if b.path.Network != t.To && b.path.State == Up && s.fresh(b.path) && m.Proven && m.Measured &&
+		if b.path.Network != t.To && s.usable(b.path) && m.Proven && m.Measured &&
 			g > t.Gain && s.pays(ev, g-t.Gain) {
 			return b.path.Network, true
 		}
@@ -173,7 +173,7 @@ func (s *step) overtakes(ev PairEvidence, f []figure) (string, bool) {
 func (s *step) outbid(ev PairEvidence, f []figure, most float64) bool {
 	return s.p.Canary.Outbid && slices.ContainsFunc(f[1:], func(b figure) bool {
 		m, up := s.memory(b.path.Network), gain(b.high, s.Trial.Before)
-		return b.path.Network != s.Trial.To && b.path.State == Up && s.fresh(b.path) && up > most && s.pays(ev, up) &&
+		return b.path.Network != s.Trial.To && s.usable(b.path) && up > most && s.pays(ev, up) &&
 			s.canaryDue(m, ev, s.Trial.Before)
 	})
 }

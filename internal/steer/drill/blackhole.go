@@ -96,12 +96,13 @@ func (s *session) hole(ctx context.Context, out *Sample, kind stream.Kind, how s
 	if err := errors.Join(err, sinceErr, ctx.Err()); err != nil {
 		return errors.Join(err, f.abandon())
 	}
-	if err := g.breakNetwork(ctx, out, f, where, network, how); err != nil {
+	healed, err := g.breakNetwork(ctx, out, f, where, network, how)
+	if err != nil {
 		return err
 	}
 	events, err := g.agents["h1"].events(ctx, since)
 	out.found(events, s.pairOf("a>b"), network)
-	out.usable(events, network, g.healed)
+	out.usable(events, network, healed)
 	if ofPair(how) || err != nil {
 		// What a pair has found out about its path it believes for a while: begin again.
 		g.stopAgents()
@@ -124,13 +125,15 @@ func ofPod(how string) bool { return strings.HasPrefix(how, "pod") }
 func ofPair(how string) bool { return ofPod(how) || how == faultTCP || how == faultLarge }
 
 // breakNetwork breaks a network for the time of the drill, and says how long the
-// application waited.
-func (g *ground) breakNetwork(ctx context.Context, out *Sample, f *flow, where, network, how string) error {
+// application waited, and when the fault was over.
+func (g *ground) breakNetwork(ctx context.Context, out *Sample, f *flow, where, network, how string) (
+	healed time.Time, err error,
+) {
 	before, err := sentOn(g.pod("a"))
 	err = errors.Join(err, pause(ctx, 100*time.Millisecond))
 	after, afterErr := sentOn(g.pod("a"))
 	if err := errors.Join(err, afterErr); err != nil {
-		return errors.Join(err, f.abandon())
+		return healed, errors.Join(err, f.abandon())
 	}
 	at, part := carrier(before, after)
 	if network == "" {
@@ -139,7 +142,7 @@ func (g *ground) breakNetwork(ctx context.Context, out *Sample, f *flow, where, 
 	out.Text["network"] = network
 	if at != network || at == "" {
 		err := fmt.Errorf("before the fault: %w: %.0f %% on %q, expected %q", errElsewhere, part*100, at, network)
-		return errors.Join(err, f.abandon())
+		return healed, errors.Join(err, f.abandon())
 	}
 	from := program.Kernel()
 	err = g.impair(where, network, fault(how))
@@ -147,13 +150,14 @@ func (g *ground) breakNetwork(ctx context.Context, out *Sample, f *flow, where, 
 	err = errors.Join(err, pause(ctx, g.s.options().Hold))
 	to := program.Kernel()
 	err = errors.Join(err, g.heal())
+	healed = g.s.Now()
 	if err == nil && len(g.agents) > 0 && !ofPair(how) {
 		// Traffic goes on until all is well: without it the agents look less often.
 		err = g.healthy(ctx)
 	}
 	client, server, endErr := f.end()
 	if err := errors.Join(err, endErr); err != nil {
-		return err
+		return healed, err
 	}
 	feels := client
 	if f.kind == stream.TCP {
@@ -170,7 +174,7 @@ func (g *ground) breakNetwork(ctx context.Context, out *Sample, f *flow, where, 
 		out.Text["stalled"] = "not over when the fault ended"
 	}
 	judge(out, client, server)
-	return errors.Join(g.s.keep(out, "client", client), g.s.keep(out, "server", server))
+	return healed, errors.Join(g.s.keep(out, "client", client), g.s.keep(out, "server", server))
 }
 
 // healthy waits until both agents run and hold every path for usable.
@@ -229,7 +233,7 @@ func (s *session) twoSubflows(ctx context.Context, out *Sample, kind stream.Kind
 	for try := 0; ; try++ {
 		f, err := g.subflowed(ctx, kind, a, b)
 		if err == nil {
-			err = g.breakNetwork(ctx, out, f, "h1", "", "both") // the subflow that carries more
+			_, err = g.breakNetwork(ctx, out, f, "h1", "", "both") // the subflow that carries more
 		}
 		idle := errors.Is(err, errNoSubflow) || errors.Is(err, errElsewhere)
 		if !idle || try == 11 {

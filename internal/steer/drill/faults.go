@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"pathwise.dev/pathwise/internal/lab"
 	"pathwise.dev/pathwise/internal/lab/impair"
@@ -15,7 +14,6 @@ type faults struct {
 	lab      *lab.Lab
 	impairer impair.Impairer
 	bad      map[string]impair.Port // ports that are impaired now
-	healed   time.Time              // when none was any more, latest
 }
 
 // ports are the attachments to a network of a pod, or of all pods of a host, the
@@ -76,7 +74,6 @@ func (f *faults) heal() error {
 		errs = append(errs, f.impairer.Clear(port))
 		delete(f.bad, key)
 	}
-	f.healed = time.Now()
 	return errors.Join(errs...)
 }
 

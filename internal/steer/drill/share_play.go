@@ -84,7 +84,7 @@ func (c sharing) limit(ctx context.Context, g *ground, l leg) error {
 	if c.beneath {
 		return g.bottleneck(ctx, l.rates[g.nets[0]])
 	}
-	return g.uplink(ctx, l.rates, nil)
+	return g.uplink(ctx, l.rates, l.credits)
 }
 
 // play has a program carry what it can while the legs go by.
