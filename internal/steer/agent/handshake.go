@@ -50,10 +50,19 @@ func (iq *inquirer) doubtHandshakes(p *pair, now time.Time) {
 		q := &inquiry{pair: p, ports: ports{s.Local, s.Remote}, bucket: s.Bucket(), about: aboutHandshake, syn: &s,
 			since: iq.clock.at(s.Sent)}
 		to := detect.Service{Protocol: unix.IPPROTO_TCP, Port: s.Remote}
-		if s.Answer == dataplane.NoAnswer && !h.unserved.Bars(iq.params, to, now) && iq.inquiries.take(q) {
+		if p.answerTo(s) == dataplane.NoAnswer && !h.unserved.Bars(iq.params, to, now) && iq.inquiries.take(q) {
 			return
 		}
 	}
+}
+
+// answerTo is what a SYN of the pair has brought; of a peer that was just removed it is over.
+func (p *pair) answerTo(s dataplane.SYN) dataplane.Answer {
+	answer, err := p.local.plane.Answer(p.remote.UID, s.Local, s.Remote)
+	if err != nil {
+		return dataplane.Ended
+	}
+	return answer
 }
 
 // answersWithin is how long the answer to a SYN may take.
@@ -110,7 +119,7 @@ func (iq *inquirer) beginsAtHome(p *pair, q *inquiry) bool {
 	}
 	syns, err := p.local.plane.SYNs(p.remote.UID, q.syn.Sent, iq.clock.kernel())
 	return err == nil && slices.ContainsFunc(syns, func(s dataplane.SYN) bool {
-		return s.Remote == q.syn.Remote && s.Answer == dataplane.AnsweredAtHome
+		return s.Remote == q.syn.Remote && p.answerTo(s) == dataplane.AnsweredAtHome
 	})
 }
 
@@ -128,10 +137,10 @@ func (iq *inquirer) handshakeProven(p *pair, q *inquiry, i int, now time.Time) {
 	}
 	refused := p.detours.refused(q.From, now)
 	for _, s := range syns {
-		switch {
-		case s.Answer == dataplane.NoAnswer:
+		switch answer := p.answerTo(s); {
+		case answer == dataplane.NoAnswer:
 			refused++
-		case s.Answer == dataplane.AnsweredAtHome && q.From == 0:
+		case answer == dataplane.AnsweredAtHome && q.From == 0:
 			return
 		}
 	}

@@ -156,6 +156,36 @@ func TestConnectionsBeginThroughout(t *testing.T) {
 	}
 }
 
+// TestManyConnectionsBegin: a hundred clients make a connection for each request, thousands a second, as the default
+// network fails. Hardly one waits for its SYN to be sent again by its own stack, though all have sent one that was
+// lost.
+func TestManyConnectionsBegin(t *testing.T) {
+	t.Parallel()
+	b, url := openingBed(t, "t-many", "routed-bgp", "vxlan", "macvlan")
+	b.busy("a0")
+	const clients, outages = 100, 4
+	b.inPod("a0", "wrk", "-t", "1", "-c", strconv.Itoa(clients), "-d", "600s", "-H", "Connection: close", url)
+	many := 0
+	for range outages {
+		time.Sleep(time.Second)
+		before := b.sentAgain("a0")
+		b.fail()
+		b.await("flows to begin elsewhere", func() bool { return b.elsewhere("a0") })
+		time.Sleep(1500 * time.Millisecond)
+		again := b.sentAgain("a0") - before
+		t.Logf("%d of %d", again, clients)
+		if again > clients/4 {
+			many++
+		}
+		b.impair("routed-bgp", impair.Impairment{}, "b", "agent-h2")
+		b.await("flows to begin on the default network", func() bool { return !b.elsewhere("a0") })
+	}
+	// An agent that has no processor for a second finds no failure in time.
+	if many > outages/2 {
+		t.Errorf("in %d of %d outages many SYNs were sent again by their stack", many, outages)
+	}
+}
+
 // elsewhere reports whether flows of a pod and b begin elsewhere at both ends; or at neither it is false.
 func (b *bed) elsewhere(pod string) bool {
 	b.t.Helper()

@@ -66,8 +66,10 @@ func (w *waker) resend(r *resending) {
 	home := p.routes[0]
 	call := kick.Call{Netns: p.local.Netns, Local: home.Local.Addr, Remote: home.Remote.Addr}
 	for _, s := range syns {
-		// Where it was lost it would take from the server the one answer that it sends in half a second.
-		if s.Answer == dataplane.NoAnswer && own[s.Bucket()].Path != 0 {
+		if own[s.Bucket()].Path == 0 {
+			continue // where it was lost it would take from the server the one answer that it sends in half a second
+		}
+		if p.answerTo(s) == dataplane.NoAnswer {
 			call.SYNs = append(call.SYNs, s.Packet)
 		}
 	}

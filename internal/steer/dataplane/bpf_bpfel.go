@@ -200,9 +200,13 @@ type bpfSyn struct {
 	_      structs.HostLayout
 	Flow   bpfFlow
 	Length uint32
-	_      [4]byte
-	At     uint64
-	Packet [128]uint8
+	Packet [100]uint8
+}
+
+type bpfSynSet struct {
+	_   structs.HostLayout
+	At  [6]uint64
+	Syn [6]bpfSyn
 }
 
 type bpfTag uint32

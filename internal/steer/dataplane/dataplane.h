@@ -202,13 +202,19 @@ struct tally {
 	__u64 more;
 };
 
-/* A SYN to a peer, from the IP header on, before it got a tag. */
-#define SYN_MOST 128
+/* A SYN to a peer, from the IP header on, before it got a tag: of IPv6 with all options of TCP. */
+#define SYN_MOST 100
 struct syn {
 	struct flow flow;
 	__u32 length;
-	__u64 at; /* CLOCK_MONOTONIC ns; 0 while it is written */
 	__u8 packet[SYN_MOST];
+};
+
+/* The latest SYNs of one hash of ports, and when each was sent: CLOCK_MONOTONIC ns; 0 while it is written. */
+#define SYNS 6
+struct syn_set {
+	__u64 at[SYNS];
+	struct syn syn[SYNS];
 };
 
 /* The numbers of the latest notices about a peer's choices: this end's, and the peer's. */
@@ -258,9 +264,11 @@ MAP(pw_flow_count, BPF_MAP_TYPE_ARRAY, __u32, __u32, PEERS, BPF_F_MMAPABLE);
  * of each pod that could be one, by a hash, and pw_misses takes those that were sent to. */
 MAP(pw_candidates, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1 << (32 - CANDIDATE_SHIFT - 6), BPF_F_MMAPABLE);
 MAP(pw_misses, BPF_MAP_TYPE_ARRAY, __u32, struct addr, 1 << MISS_BITS, BPF_F_MMAPABLE);
-/* The latest SYNs, each at a hash of its ports, for the agent to send those again that were lost. */
-#define SYNS 64
-MAP(pw_syns, BPF_MAP_TYPE_ARRAY, __u32, struct syn, SYNS, BPF_F_MMAPABLE);
+/* The latest SYNs, by a hash of their ports, for the agent to send those again that were lost:
+ * as many as a busy client sends while a failure is found, of those that it sends meanwhile
+ * elsewhere too. */
+#define SYN_BITS 6
+MAP(pw_syns, BPF_MAP_TYPE_ARRAY, __u32, struct syn_set, 1 << SYN_BITS, BPF_F_MMAPABLE);
 MAP(pw_heartbeat, BPF_MAP_TYPE_ARRAY, __u32, struct lease, 1, BPF_F_MMAPABLE);
 MAP(pw_events, BPF_MAP_TYPE_ARRAY, __u32, __u64, 16, BPF_F_MMAPABLE);
 MAP(pw_flow_cache, BPF_MAP_TYPE_ARRAY, __u32, __u64, 2048, 0);

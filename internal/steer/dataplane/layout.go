@@ -31,6 +31,10 @@ const (
 	leaseLenient   = uint32(unsafe.Offsetof(bpfLease{}.Lenient))
 	addrSize       = uint32(unsafe.Sizeof(bpfAddr{}))
 	missSlots      = uint32(1) << bpfLimitMISS_BITS
+	synsInSet      = uint32(len(bpfSynSet{}.Syn))
+	synSetSize     = uint32(unsafe.Sizeof(bpfSynSet{}))
+	synSize        = uint32(unsafe.Sizeof(bpfSyn{}))
+	synPeer        = uint32(unsafe.Offsetof(bpfSyn{}.Flow) + unsafe.Offsetof(bpfFlow{}.Peer))
 )
 
 // Roles of this end in a flow.
@@ -59,6 +63,9 @@ const atOnce = 8
 // seenUnit is the unit of the times in a flow's state.
 const seenUnit = time.Duration(1 << bpfLimitSEEN_SHIFT)
 
+// formerPins are maps of earlier versions of this layout that are used no more.
+func formerPins() []string { return []string{"near", "near_rev", "slots", "slots_rev", "syns"} }
+
 // pinOfMap is what a map is pinned as: without the prefix, as the directory says whose it
 // is, and by the names that the first version of this layout gave. So all versions of one
 // layout adopt each other's maps, and an upgrade or downgrade moves no flow.
@@ -78,6 +85,8 @@ func pinOfMap(name string) string {
 		return "wanted"
 	case bpfMapPwFlowCache:
 		return "recent"
+	case bpfMapPwSyns:
+		return "begun" // not as formerPins had them
 	}
 	return strings.TrimPrefix(name, "pw_")
 }

@@ -179,24 +179,52 @@ GLOBAL int claim(struct __sk_buff *skb, const struct flow *f)
 	return 1;
 }
 
+/* syn_place is where a set of SYNs keeps that of a flow: in its own place, as it was sent before,
+ * or in that of the oldest. */
+static __always_inline __u32 syn_place(const struct syn_set *set, const struct flow *f)
+{
+	__u64 oldest = ~0ULL;
+	__u32 place = 0;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < SYNS; i++) {
+		const volatile struct flow *o = &set->syn[i].flow;
+		__u64 at = *(const volatile __u64 *)&set->at[i];
+
+		if (o->local == f->local && o->remote == f->remote && o->peer == f->peer)
+			at = 0;
+		if (at < oldest) {
+			oldest = at;
+			place = i;
+		}
+	}
+	return place;
+}
+
 /* keep_syn keeps a SYN that leaves. */
 GLOBAL int keep_syn(struct __sk_buff *skb, const struct flow *f)
 {
 	if (!f)
 		return 0;
-	__u32 i = (((__u32)f->local << 16 | f->remote) * 0x9E3779B1u) >> 26, n = skb->len - ETH_HLEN;
-	struct syn *s = bpf_map_lookup_elem(&pw_syns, &i);
+	__u32 i = (((__u32)f->local << 16 | f->remote) * 0x9E3779B1u) >> (32 - SYN_BITS), n = skb->len - ETH_HLEN;
+	struct syn_set *set = bpf_map_lookup_elem(&pw_syns, &i);
 
-	if (!s || n > SYN_MOST)
+	if (!set || n > SYN_MOST)
 		return 0;
 	asm volatile("" : "+r"(n)); /* two comparisons, as Linux 6.8's verifier learns nothing from one of n - 1 */
 	if (!n)
 		return 0;
-	*(volatile __u64 *)&s->at = 0;
+	i = syn_place(set, f);
+	if (i >= SYNS)
+		return 0;
+	struct syn *s = &set->syn[i];
+	volatile __u64 *at = &set->at[i];
+
+	*at = 0;
 	s->flow = *f;
 	s->length = n;
 	if (!bpf_skb_load_bytes(skb, ETH_HLEN, s->packet, n))
-		*(volatile __u64 *)&s->at = bpf_ktime_get_ns();
+		*at = bpf_ktime_get_ns();
 	return 0;
 }
 

@@ -29,8 +29,7 @@ const (
 type SYN struct {
 	Local, Remote uint16 // ports
 	// Sent is when it was, of CLOCK_MONOTONIC.
-	Sent   time.Duration
-	Answer Answer
+	Sent time.Duration
 	// Packet is whole, from the IP header on. Its TCP checksum may be that of the pseudo-header alone, as a device
 	// sums the rest.
 	Packet []byte
@@ -40,37 +39,38 @@ type SYN struct {
 func (s SYN) Bucket() uint8 { return flow.Bucket(s.Local, s.Remote, unix.IPPROTO_TCP) }
 
 // SYNs are those of connections with the peer that the pod has sent after a time of CLOCK_MONOTONIC and not after
-// another, and what they have brought. Of very many they are a part.
+// another. Of very many they are a part.
 func (p *Plane) SYNs(uid string, after, until time.Duration) (out []SYN, err error) {
 	id, ok := p.ids[uid]
 	if !ok {
 		return nil, fmt.Errorf("find SYNs to %s: %w", uid, errUnknown)
 	}
-	const size, at = uint32(unsafe.Sizeof(bpfSyn{})), uint32(unsafe.Offsetof(bpfSyn{}.At))
-	const peer = uint32(unsafe.Offsetof(bpfSyn{}.Flow) + unsafe.Offsetof(bpfFlow{}.Peer))
-	for i := range p.objs.PwSyns.MaxEntries() {
-		sent := get64(p.mem.syns, i*size+at)
-		if d := time.Duration(sent); d <= after || d > until || get32(p.mem.syns, i*size+peer) != id {
+	for i := range p.objs.PwSyns.MaxEntries() * synsInSet {
+		sent := get64(p.mem.syns, synSentAt(i))
+		if d := time.Duration(sent); d <= after || d > until || get32(p.mem.syns, synAt(i)+synPeer) != id {
 			continue
 		}
 		var s bpfSyn
-		var raw [size]byte
-		read(p.mem.syns, i*size, raw[:])
+		var raw [synSize]byte
+		read(p.mem.syns, synAt(i), raw[:])
 		if _, err := binary.Decode(raw[:], binary.NativeEndian, &s); err != nil {
 			return nil, fmt.Errorf("decode SYN to %s: %w", uid, err)
 		}
 		// What was written meanwhile is of a connection that waits for nothing yet.
-		if get64(p.mem.syns, i*size+at) != sent || s.Flow.Peer != id || s.Length > uint32(len(s.Packet)) {
+		if get64(p.mem.syns, synSentAt(i)) != sent || s.Flow.Peer != id || s.Length > uint32(len(s.Packet)) {
 			continue
 		}
-		answer, err := p.Answer(uid, s.Flow.Local, s.Flow.Remote)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, SYN{s.Flow.Local, s.Flow.Remote, time.Duration(sent), answer, s.Packet[:s.Length]})
+		out = append(out, SYN{s.Flow.Local, s.Flow.Remote, time.Duration(sent), s.Packet[:s.Length]})
 	}
 	return out, nil
 }
+
+// synAt is where the map has a SYN, and synSentAt when that was sent.
+func synAt(i uint32) uint32 {
+	return i/synsInSet*synSetSize + uint32(unsafe.Offsetof(bpfSynSet{}.Syn)) + i%synsInSet*synSize
+}
+
+func synSentAt(i uint32) uint32 { return i/synsInSet*synSetSize + i%synsInSet*8 }
 
 // Answer is what the first packet of a connection with these ports has brought, which this pod has opened.
 func (p *Plane) Answer(uid string, local, remote uint16) (Answer, error) {

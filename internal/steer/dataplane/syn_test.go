@@ -2,10 +2,15 @@ package dataplane
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pathwise.dev/pathwise/internal/lab/netns"
 )
 
 // TestSYNs: the SYNs of a time are known, as they were sent, and which of them were answered, and where.
@@ -30,7 +35,15 @@ func TestSYNs(t *testing.T) {
 				}
 				return slices.DeleteFunc(all, func(s SYN) bool { return s.Remote != port })
 			}
-			if got := syns(0, ever, 7001); len(got) != 1 || got[0].Answer != AnsweredAtHome {
+			answer := func(s SYN) Answer {
+				t.Helper()
+				is, err := b.planes[1].Answer("pod-2", s.Local, s.Remote)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return is
+			}
+			if got := syns(0, ever, 7001); len(got) != 1 || answer(got[0]) != AnsweredAtHome {
 				t.Errorf("of a connection that was answered: %v", got)
 			}
 			dead := map[string]string{"4": "10.90.2.2/32", "6": "fd90:2::2/128"}[family]
@@ -41,7 +54,7 @@ func TestSYNs(t *testing.T) {
 				t.Fatal("a connection over a network that drops all")
 			}
 			got := syns(0, ever, 7002)
-			if len(got) != 1 || got[0].Answer != NoAnswer {
+			if len(got) != 1 || answer(got[0]) != NoAnswer {
 				t.Fatalf("of one that nobody answers: %v", got)
 			}
 			header := map[string]int{"4": 20, "6": 40}[family]
@@ -53,5 +66,62 @@ func TestSYNs(t *testing.T) {
 				t.Errorf("%d SYNs of another time", n)
 			}
 		})
+	}
+}
+
+// TestManySYNs: a hundred SYNs that are lost while a failure is found are all known, those that were sent again by
+// their stack once, and after a hundred further connections that have begun meanwhile nearly all.
+func TestManySYNs(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.open(1)
+	b.open(2)
+	if err := exchange(b.echo("tcp", "10.90.2.2:7001", "10.90.2.2:7001"), "answered"); err != nil {
+		t.Fatal(err)
+	}
+	b.run(0, "ip", "route", "add", "blackhole", "10.90.2.2/32")
+	const lost = 100
+	b.connectMany(7002, lost)
+	known := func() int {
+		t.Helper()
+		syns, err := b.planes[1].SYNs("pod-2", 0, time.Duration(1<<63-1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(slices.DeleteFunc(syns, func(s SYN) bool { return s.Remote != 7002 }))
+	}
+	if n := known(); n < lost-2 || n > lost {
+		t.Errorf("%d SYNs are known of %d", n, lost)
+	}
+	time.Sleep(1500 * time.Millisecond) // their stack sends them again after a second
+	if n := known(); n < lost-2 || n > lost {
+		t.Errorf("%d SYNs are known of %d that were sent twice", n, lost)
+	}
+	b.run(0, "ip", "route", "del", "blackhole", "10.90.2.2/32")
+	b.connectMany(7001, lost)
+	if n := known(); n < lost*9/10 {
+		t.Errorf("%d SYNs are known of %d once others were sent", n, lost)
+	}
+}
+
+// connectMany has pod 1 open many connections to a port of pod 2 at once, and waits for none of them.
+func (b *bed) connectMany(port, n int) {
+	b.t.Helper()
+	err := netns.Do(b.pods[1], func() error {
+		for range n {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			b.t.Cleanup(func() { unix.Close(fd) })
+			err = unix.Connect(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{10, 90, 2, 2}})
+			if err != nil && !errors.Is(err, unix.EINPROGRESS) {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
 	}
 }

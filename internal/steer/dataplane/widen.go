@@ -170,10 +170,11 @@ func (p *Plane) tidy() error {
 			}
 		}
 	}
-	for _, former := range []string{"near", "near_rev", "slots", "slots_rev"} {
-		err := os.Remove(filepath.Join(p.sized(p.room), former))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove pin: %w", err)
+	for _, former := range formerPins() {
+		for _, dir := range []string{p.cfg.PinDir, p.sized(p.room)} {
+			if err := os.Remove(filepath.Join(dir, former)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("remove pin: %w", err)
+			}
 		}
 	}
 	return nil
