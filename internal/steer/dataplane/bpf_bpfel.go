@@ -44,9 +44,11 @@ const (
 type bpfClosed uint32
 
 const (
-	bpfClosedCLOSED_OUT   bpfClosed = 1
-	bpfClosedCLOSED_IN    bpfClosed = 2
-	bpfClosedCLOSED_RESET bpfClosed = 4
+	bpfClosedCLOSED_OUT     bpfClosed = 1
+	bpfClosedCLOSED_IN      bpfClosed = 2
+	bpfClosedCLOSED_RESET   bpfClosed = 4
+	bpfClosedGOES_ON        bpfClosed = 8
+	bpfClosedSURELY_GOES_ON bpfClosed = 16
 )
 
 type bpfDscp uint32

@@ -289,7 +289,7 @@ static __always_inline int ingress_peer(struct __sk_buff *skb, const struct pack
 	}
 	struct flow_state *state = flow_of(&f);
 	if (state) {
-		refresh(state);
+		refresh(&f, state);
 		note_received(&f, state, state->role);
 		state->closed |= p->closes;
 		if (kind)

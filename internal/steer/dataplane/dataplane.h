@@ -95,7 +95,15 @@ enum claimed { CLAIMED = 1, ONE_WAY, BEGUN_ELSEWHERE };
 enum side { SIDE_UNKNOWN, SIDE_OPENER, SIDE_SERVER };
 
 /* How a TCP connection ends, in flow_state.closed. */
-enum closed { CLOSED_OUT = 1, CLOSED_IN = 2, CLOSED_RESET = 4 };
+enum closed {
+	CLOSED_OUT = 1,
+	CLOSED_IN = 2,
+	CLOSED_RESET = 4,
+	/* Of datagrams, which are never closed: the flow goes on for some time (refresh). Who keeps it goes by the first,
+	 * and who counts on that by the second, which both ends' clocks agree about: it takes a quarter of a second more. */
+	GOES_ON = 8,
+	SURELY_GOES_ON = 16,
+};
 
 enum event { EV_ERROR, EV_TOO_BIG, EV_NO_PATH, EV_LEASE, EV_STRANGER, EV_ICMP, EV_FORGED, EV_UNADMITTED, EV_FULL, EV_DSCP, EV_ELSEWHERE };
 

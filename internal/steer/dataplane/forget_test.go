@@ -339,32 +339,40 @@ func say(from, to net.Conn) error {
 	return err
 }
 
-// TestIdleFlowsAreOpenedAgain: the first datagram after a long silence is not lost to a
-// peer that has forgotten the flow meanwhile. Fails if a flow's age is not looked at.
+// TestIdleFlowsAreOpenedAgain: the first datagram after a long silence is not lost to a peer that has forgotten the
+// flow meanwhile, which it does sooner where the flow does not go on. Fails if a flow's age is not looked at.
 func TestIdleFlowsAreOpenedAgain(t *testing.T) {
 	b := newBed(t)
 	b.open(1)
 	b.open(2)
 	b.move(2, 2)
-	conn, back := b.duplex("udp", 7301)
-	b.move(1, 2)
-	near, far := ports(conn)
-	for first := 1; first <= 2; first++ {
-		b.age(first, keepUDP/2+2*time.Second)
-		b.forget(3-first, map[int]uint16{1: near, 2: far}[3-first], map[int]uint16{1: far, 2: near}[3-first], 17)
-		from, to := conn, back
-		if first == 2 {
-			from, to = back, conn
+	for goesOn, idle := range map[bool]time.Duration{true: keepUDP / 2, false: keepOnce / 2} {
+		b.move(1, 0)
+		conn, back := b.duplex("udp", 7301)
+		if goesOn {
+			b.goOn(conn, back)
 		}
-		for i := range 6 {
-			if err := errors.Join(say(from, to), say(to, from)); err != nil {
-				t.Fatalf("pod %d speaks first, exchange %d: %v", first, i, err)
+		b.move(1, 2)
+		near, far := ports(conn)
+		for first := 1; first <= 2; first++ {
+			b.age(first, idle+2*time.Second)
+			b.forget(3-first, map[int]uint16{1: near, 2: far}[3-first], map[int]uint16{1: far, 2: near}[3-first], 17)
+			from, to := conn, back
+			if first == 2 {
+				from, to = back, conn
+			}
+			for i := range 6 {
+				if err := errors.Join(say(from, to), say(to, from)); err != nil {
+					t.Fatalf("goes on: %t, pod %d speaks first, exchange %d: %v", goesOn, first, i, err)
+				}
+			}
+			was := b.steered(1)
+			if err := say(conn, back); err != nil || b.steered(1) == was {
+				t.Errorf("goes on: %t, pod %d spoke first: the flow is native: %v", goesOn, first, err)
 			}
 		}
-		was := b.steered(1)
-		if err := say(conn, back); err != nil || b.steered(1) == was {
-			t.Errorf("pod %d spoke first: the flow is native: %v", first, err)
-		}
+		conn.Close()
+		back.Close()
 	}
 }
 

@@ -47,11 +47,13 @@ const (
 	roleFollow    = uint8(bpfRoleFLOW_FOLLOW)
 )
 
-// How a flow ends.
+// How a flow ends, and whether one of datagrams goes on.
 const (
 	closedOut   = uint8(bpfClosedCLOSED_OUT)
 	closedIn    = uint8(bpfClosedCLOSED_IN)
 	closedReset = uint8(bpfClosedCLOSED_RESET)
+	goesOn      = uint8(bpfClosedGOES_ON)
+	surelyOn    = uint8(bpfClosedSURELY_GOES_ON)
 )
 
 // oneWay is in bpfFlowState.Claimed: nothing has come back of a flow that agents have admitted.

@@ -36,12 +36,12 @@ type peerOf struct {
 
 func (p *peerOf) lower() bool { return p.stable.Local.Less(p.stable.Remote) }
 
-// partOf is a flow's part; stale is whether nothing was said for long, idle whether
-// nothing came or went.
+// partOf is a flow's part; stale is whether nothing was said for long, paused whether nothing came or went for half a
+// minute, and idle for minutes.
 type partOf struct {
 	role, closed, dscp, row uint8
 	marks                   uint16
-	stale, idle             bool
+	stale, paused, idle     bool
 	claimed                 uint8
 }
 
@@ -251,7 +251,7 @@ func (w *world) assume(e *effect, f bpfFlow, role uint8) uint8 {
 		if role == roleNone {
 			return role
 		}
-		if w.held[f.Peer] >= w.room {
+		if w.held[f.Peer] >= either(f.Proto == 6, w.room, w.room-w.room/4) {
 			e.events.Full++
 			return roleNone
 		}
@@ -288,7 +288,7 @@ func (w *world) set(e *effect, f bpfFlow, change func(*partOf)) {
 // touch notes that a flow lives. Of TCP the model does not follow it.
 func (w *world) touch(e *effect, f bpfFlow) {
 	if f.Proto != 6 {
-		w.set(e, f, func(p *partOf) { p.idle = false })
+		w.set(e, f, func(p *partOf) { p.paused, p.idle = false, false })
 	}
 }
 
@@ -403,8 +403,10 @@ func (w *world) due(e *effect, f bpfFlow, p partOf, c chance) bool {
 func (w *world) begin(e *effect, h *headers, f bpfFlow, c chance) uint8 {
 	tcp := h.proto == 6
 	w.touch(e, f)
-	role := w.flows[f].role
-	if !tcp && admitted(role) && w.flows[f].idle { // the other end may forget it soon
+	was := w.flows[f]
+	role := was.role
+	// The other end may forget it soon.
+	if !tcp && admitted(role) && (was.idle || was.paused && (f.Proto != 17 || was.closed&surelyOn == 0)) {
 		role = roleOwnerNew
 		w.set(e, f, func(p *partOf) { p.role, p.marks = role, 0 })
 	}

@@ -40,13 +40,16 @@ static __noinline struct flow_state *flow_of(const struct flow *f)
 	return state ? state : flow_in(1, f);
 }
 
-/* refresh notes that the flow lives. */
-static __always_inline void refresh(struct flow_state *state)
+/* refresh notes that the flow lives, and of datagrams whether they go on: not at once, but soon. */
+static __always_inline void refresh(const struct flow *f, struct flow_state *state)
 {
-	__u32 now = flow_clock();
+	__u32 now = flow_clock(), gap = now - state->seen;
 
-	if (state->seen != now)
-		state->seen = now;
+	if (!gap)
+		return;
+	if (f->proto != IPPROTO_TCP && gap <= 6)
+		state->closed |= gap <= 2 && state->closed & GOES_ON ? SURELY_GOES_ON : GOES_ON;
+	state->seen = now;
 }
 
 /* uncache has the next look at a flow read the table. */
@@ -69,6 +72,11 @@ GLOBAL int set_closed(const struct flow *f, __u32 how)
 	return 0;
 }
 
+/* Half of what the loader keeps idle flows for (keep), in units of flow_clock(). */
+#define IDLE_UDP (60000000000ull >> SEEN_SHIFT)
+#define IDLE_ONCE (15000000000ull >> SEEN_SHIFT)
+#define IDLE_ECHO IDLE_ONCE
+
 /* flow_role is the role that this end has in a flow. state is set where the table was read,
  * for TCP once a tick. A flow that was idle for longer than idle is to be opened again; 0 is
  * never. */
@@ -85,18 +93,26 @@ static __always_inline __u32 flow_role(const struct flow *f, struct flow_state *
 	struct flow_state *found = flow_of(f);
 	__u32 role = FLOW_NONE;
 	if (found) {
+		if (idle > IDLE_ONCE && !(found->closed & SURELY_GOES_ON))
+			idle = IDLE_ONCE;
 		if (idle && ADMITTED(found->role) && flow_clock() - found->seen > idle) {
 			found->role = FLOW_OWNER_NEW;
 			found->announcements = 0;
 		}
 		role = found->role & CACHE_ROLE;
 		*row = found->row & (ROWS - 1);
-		refresh(found);
+		refresh(f, found);
 	}
 	*state = found;
 	if (r)
 		*r = name | role | (*row ? CACHE_ROW : 0);
 	return role;
+}
+
+/* room_of is how many flows a peer may have before another one: a quarter is for connections. */
+static __always_inline __u32 room_of(__u32 proto)
+{
+	return proto == IPPROTO_TCP ? flows_per_peer : flows_per_peer - flows_per_peer / 4;
 }
 
 /* set_role changes the role that this end has in a flow, and returns it: none where the
@@ -122,7 +138,7 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 	} else if (role != FLOW_NONE) {
 		void *t = bpf_map_lookup_elem(&pw_flows, &zero);
 		__u32 *n = bpf_map_lookup_elem(&pw_flow_count, &peer);
-		if (!t || !n || *n >= flows_per_peer || bpf_map_update_elem(t, f, &now, BPF_ANY)) {
+		if (!t || !n || *n >= room_of(f->proto) || bpf_map_update_elem(t, f, &now, BPF_ANY)) {
 			count_event(EV_FULL);
 			role = FLOW_NONE;
 		} else {
@@ -132,10 +148,6 @@ GLOBAL int set_role(const struct flow *f, __u32 role)
 	uncache(f);
 	return role & CACHE_ROLE;
 }
-
-/* Half of what the loader keeps idle flows for (keep), in units of flow_clock(). */
-#define IDLE_UDP (60000000000ull >> SEEN_SHIFT)
-#define IDLE_ECHO (15000000000ull >> SEEN_SHIFT)
 
 /* What is read of the kernel's types, found by name (CO-RE). */
 #define KERNEL_TYPE __attribute__((preserve_access_index))

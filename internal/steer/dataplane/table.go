@@ -43,29 +43,44 @@ func exchangeTable(flows *ebpf.Map, spec *ebpf.MapSpec, size uint32) error {
 // How long a flow is kept after its latest packet: what Linux has connection tracking
 // wait (nf_conntrack_proto_tcp.c, _udp.c, _icmp.c; Documentation/networking/
 // nf_conntrack-sysctl.rst), but for handshakes and connections that both ends have closed
-// (120 s there), as each takes part of the room. Where a quarter of it is taken, connections that have ended are kept
-// while one round trip may still bring their last packets: a program that connects for each request ends thousands
-// in a second.
+// (120 s there), as each takes part of the room. keepOnce is for datagrams that do not go on, as a question and its
+// answer: a resolver takes a port for each.
+//
+// Where a quarter of the room is taken, connections that have ended are kept while one round trip may still bring their
+// last packets: a program that connects for each request ends thousands in a second. Datagrams that do not go on are
+// kept for as long as their owner does not open them again by itself (IDLE_ONCE), so that nothing is lost.
 const (
 	keepTCP     = 5 * 24 * time.Hour
 	keepOpening = 30 * time.Second
 	keepClosed  = 10 * time.Second
 	keepCrowded = time.Second
 	keepUDP     = 120 * time.Second
+	keepOnce    = 30 * time.Second
+	// onceCrowded is half of that, and a second for the clock's steps.
+	onceCrowded = keepOnce/2 + time.Second
 )
 
 // keep is how long a flow is kept after its latest packet.
 func keep(proto uint8, part bpfFlowState) time.Duration {
-	settled := part.Role == roleOwner || part.Role == roleFollow || part.Role == roleAnswered
 	switch {
 	case part.Role == roleNone || part.ended():
 		return keepClosed
-	case !settled || proto == 1 || proto == 58: // ICMP, ICMPv6
+	case !part.settled() || proto == 1 || proto == 58: // ICMP, ICMPv6
 		return keepOpening
 	case proto == 6:
 		return keepTCP
+	case part.once():
+		return keepOnce
 	}
 	return keepUDP
+}
+
+// once reports whether the flow, of datagrams, does not go on.
+func (v bpfFlowState) once() bool { return v.Closed&goesOn == 0 && v.Claimed != oneWay }
+
+// settled reports whether this end has admitted the flow.
+func (v bpfFlowState) settled() bool {
+	return v.Role == roleOwner || v.Role == roleFollow || v.Role == roleAnswered
 }
 
 // ended reports whether both ends have closed the connection, or one has reset it.
@@ -185,7 +200,7 @@ func (f *Flows) list(t *ebpf.Map) (c Census, gone []departed, err error) {
 			gone = append(gone, departed{k, v.Seen})
 			return
 		}
-		if v.ended() && idle > keepCrowded {
+		if v.ended() && idle > keepCrowded || k.Proto == unix.IPPROTO_UDP && v.once() && idle > onceCrowded {
 			ended = append(ended, departed{k, v.Seen})
 		}
 		c.add(k)
