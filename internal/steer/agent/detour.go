@@ -98,7 +98,7 @@ func (iq *inquirer) readEchoes(name string) {
 func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 	p, waited := q.pair, q.begun
 	if !q.begun {
-		q.identify()
+		q.identify(now)
 		if q.waitsThere(iq.params, is, now) {
 			return
 		}

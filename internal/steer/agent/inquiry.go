@@ -182,18 +182,17 @@ func (qs *inquiries) settle(knows func(*pair) bool, now time.Time) {
 }
 
 // identify finds who decides about the connection, and its bucket.
-func (q *inquiry) identify() {
-	p := q.pair
+func (q *inquiry) identify(now time.Time) {
+	if q.about == aboutHandshake {
+		q.side = dataplane.Ours // it has no side before it is answered
+		return
+	}
 	proto := uint8(unix.IPPROTO_TCP)
 	if q.about == aboutDatagrams {
 		proto = unix.IPPROTO_UDP
 	}
-	side, row, err := p.local.plane.Side(p.remote.UID, proto, q.ports[0], q.ports[1])
-	if q.about == aboutHandshake {
-		side = dataplane.Ours // it has no side before it is answered
-	}
-	if err == nil {
-		q.side, q.bucket = side, row.Bucket(q.bucket)
+	if side, bucket, err := q.pair.side(proto, q.ports, now); err == nil {
+		q.side, q.bucket = side, bucket
 	}
 }
 

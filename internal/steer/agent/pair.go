@@ -139,6 +139,9 @@ type doubts struct {
 	stuck *kick.Stalled
 	// repeats are what connections have sent again lately.
 	repeats repeats
+	// translated are ports of connections that the pod may hand to others, and translates is whether it does.
+	translated translations
+	translates bool
 	// doubted is when it is to be asked whether the pair's connections begin.
 	doubted time.Time
 }

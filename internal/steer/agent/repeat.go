@@ -70,7 +70,7 @@ func (r *repeat) within(seq uint32) bool {
 // not wait for an answer, so that nothing else asks.
 func (ls *listener) repeatOf(p *pair, e telemetry.Event, now time.Time) (r repeat, ok bool) {
 	q := &inquiry{pair: p, ports: ports{e.LocalPort, e.RemotePort}, bucket: e.Bucket}
-	q.identify()
+	q.identify(now)
 	path, ok := q.path()
 	i := p.routes.at(path)
 	if !ok || i < 0 {

@@ -95,7 +95,7 @@ func (ls *listener) handleTCPEvents(batch []telemetry.Event) {
 	ls.members.Lock()
 	defer ls.members.Unlock()
 	now := ls.cfg.Now()
-	known, troubles := map[telemetry.Pair][]*pair{}, map[*pair]*trouble{}
+	known, troubles, asked := map[telemetry.Pair][]*pair{}, map[*pair]*trouble{}, 0
 	for _, e := range batch {
 		pairs, ok := known[e.Pair()]
 		if !ok {
@@ -106,6 +106,7 @@ func (ls *listener) handleTCPEvents(batch []telemetry.Event) {
 			if troubles[p] == nil {
 				troubles[p] = &trouble{}
 			}
+			p.translate(&e, &asked, now)
 			ls.noteTCPEvent(p, e, troubles[p], now)
 		}
 	}

@@ -60,13 +60,18 @@ func Forget(ns string, v6 bool, between [][2]netip.Addr, which func(Connection) 
 	} else {
 		err = netns.Do(ns, forget)
 	}
-	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
-		return 0, took, nil // a kernel that does not track connections, or does not speak of them
+	if unspoken(err) {
+		return 0, took, nil
 	}
 	if err != nil {
 		return n, took, fmt.Errorf("forget tracked connections: %w", err)
 	}
 	return n, took, nil
+}
+
+// unspoken reports whether the kernel does not track connections, or does not speak of them.
+func unspoken(err error) bool {
+	return errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
 // forgetHere is Forget in the thread's namespace. Of IPv6 the kernel gives what is not between the addresses
