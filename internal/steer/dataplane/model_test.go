@@ -406,7 +406,8 @@ func (w *world) begin(e *effect, h *headers, f bpfFlow, c chance) uint8 {
 	was := w.flows[f]
 	role := was.role
 	// The other end may forget it soon.
-	if !tcp && admitted(role) && (was.idle || was.paused && (f.Proto != 17 || was.closed&surelyOn == 0)) {
+	once := f.Proto != 17 || was.closed&surelyOn == 0 && was.claimed != oneWay
+	if !tcp && admitted(role) && (was.idle || was.paused && once) {
 		role = roleOwnerNew
 		w.set(e, f, func(p *partOf) { p.role, p.marks = role, 0 })
 	}

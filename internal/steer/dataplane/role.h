@@ -93,7 +93,7 @@ static __always_inline __u32 flow_role(const struct flow *f, struct flow_state *
 	struct flow_state *found = flow_of(f);
 	__u32 role = FLOW_NONE;
 	if (found) {
-		if (idle > IDLE_ONCE && !(found->closed & SURELY_GOES_ON))
+		if (idle > IDLE_ONCE && !(found->closed & SURELY_GOES_ON) && found->claimed != ONE_WAY)
 			idle = IDLE_ONCE;
 		if (idle && ADMITTED(found->role) && flow_clock() - found->seen > idle) {
 			found->role = FLOW_OWNER_NEW;
