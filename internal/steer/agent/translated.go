@@ -33,11 +33,17 @@ const (
 	translatedAtOnce = 16
 )
 
+// of are the ports that are remembered for those of a socket, if any are.
+func (ts translations) of(conn ports, now time.Time) (to ports, ok bool) {
+	t, ok := ts[conn]
+	return ports{t.port, conn[1]}, ok && now.Before(t.until)
+}
+
 // sentTo are the ports that the packets of a connection have, which the data plane does not know by those of its
 // socket.
 func (p *pair) sentTo(conn ports, now time.Time) ports {
-	if t, ok := p.translated[conn]; ok && now.Before(t.until) {
-		return ports{t.port, conn[1]}
+	if to, ok := p.translated.of(conn, now); ok {
+		return to
 	}
 	r := p.routes[0]
 	to, err := conntrack.SentTo(p.local.Netns, netip.AddrPortFrom(r.Local.Addr, conn[0]),
@@ -71,7 +77,7 @@ func (p *pair) translate(e *telemetry.Event, asked *int, now time.Time) {
 		return
 	}
 	conn := ports{e.LocalPort, e.RemotePort}
-	if _, known := p.translated[conn]; !known {
+	if _, known := p.translated.of(conn, now); !known {
 		*asked++
 	}
 	if _, bucket, err := p.side(unix.IPPROTO_TCP, conn, now); err == nil {

@@ -20,21 +20,7 @@ import (
 // TestForget: of what a kernel tracks, established connections that are named go, and no
 // others: none of another port, none that is translated, none that is still opening.
 func TestForget(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: network namespaces")
-	}
-	ns := fmt.Sprintf("pw-t-ct-%d", os.Getpid())
-	if err := netns.Prepare(); err != nil {
-		t.Fatal(err)
-	}
-	if err := netns.Create(ns); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := netns.Delete(ns); err != nil {
-			t.Error(err)
-		}
-	})
+	ns := create(t, "ct")
 	for _, rule := range []string{"add table ip t", "add chain ip t out { type nat hook output priority -100; }",
 		"add chain ip t in { type filter hook input priority 0; }", "add rule ip t out tcp dport 7003 dnat to 127.0.0.1:7001",
 		"add rule ip t in tcp dport 7004 drop", "add table ip6 t",
@@ -46,11 +32,11 @@ func TestForget(t *testing.T) {
 		listen(t, ns, to)
 	}
 	for _, to := range []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"} {
-		if err := dial(t, ns, to); err != nil {
+		if _, err := dial(t, ns, to, atOnce); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := dial(t, ns, "127.0.0.1:7004"); err == nil {
+	if _, err := dial(t, ns, "127.0.0.1:7004", atOnce); err == nil {
 		t.Fatal("what is dropped has opened")
 	}
 	named := func(c Connection) bool {
@@ -87,7 +73,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("of the one to port 7002, by %d pairs of addresses: %d, %v", len(between), gone, err)
 		}
 		for _, to := range []string{"127.0.0.1:7002", "[::1]:7001"} {
-			if err := dial(t, ns, to); err != nil {
+			if _, err := dial(t, ns, to, atOnce); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -140,6 +126,27 @@ func track(ns string, n int) error {
 	})
 }
 
+// create makes a namespace for the test.
+func create(t *testing.T, name string) (ns string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces")
+	}
+	ns = fmt.Sprintf("pw-t-%s-%d", name, os.Getpid())
+	if err := netns.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	if err := netns.Create(ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Delete(ns); err != nil {
+			t.Error(err)
+		}
+	})
+	return ns
+}
+
 func run(t *testing.T, ns string, argv ...string) {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -152,27 +159,30 @@ func run(t *testing.T, ns string, argv ...string) {
 	}
 }
 
-func listen(t *testing.T, ns, on string) {
+func listen(t *testing.T, ns, on string) (l net.Listener) {
 	t.Helper()
-	if err := netns.Do(ns, func() error {
-		l, err := net.Listen("tcp", on)
-		if err == nil {
-			t.Cleanup(func() { l.Close() })
-		}
+	if err := netns.Do(ns, func() (err error) {
+		l, err = net.Listen("tcp", on)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
-func dial(t *testing.T, ns, to string) error {
-	return netns.Do(ns, func() error {
-		c, err := net.DialTimeout("tcp", to, 300*time.Millisecond)
-		if err == nil {
-			t.Cleanup(func() { c.Close() })
-		}
+// atOnce is how long a connection of the namespace with itself may take.
+const atOnce = 300 * time.Millisecond
+
+func dial(t *testing.T, ns, to string, patience time.Duration) (c net.Conn, err error) {
+	err = netns.Do(ns, func() (err error) {
+		c, err = net.DialTimeout("tcp", to, patience)
 		return err
 	})
+	if err == nil {
+		t.Cleanup(func() { c.Close() })
+	}
+	return c, err
 }
 
 // strict are the ports to which connections are tracked by their windows.

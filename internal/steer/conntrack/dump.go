@@ -46,17 +46,10 @@ type entry struct {
 func dump(family uint8, from, to netip.Addr, wanted func(entry) bool) ([]entry, error) {
 	req := request(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
 	if from.IsValid() {
-		tuple, filter := nested(nl.CTA_TUPLE_ORIG), nested(ctaFilter)
-		ip := nested(nl.CTA_TUPLE_IP)
-		ip.AddRtAttr(nl.CTA_IP_V4_SRC, from.AsSlice())
-		ip.AddRtAttr(nl.CTA_IP_V4_DST, to.AsSlice())
-		tuple.AddChild(ip)
-		proto := nested(nl.CTA_TUPLE_PROTO)
-		proto.AddRtAttr(nl.CTA_PROTO_NUM, []byte{unix.IPPROTO_TCP})
-		tuple.AddChild(proto)
+		filter := nested(ctaFilter)
 		filter.AddRtAttr(ctaFilterOrig, nl.Uint32Attr(filterSource|filterDestination|filterProtocol))
 		filter.AddRtAttr(ctaFilterReply, nl.Uint32Attr(0))
-		req.AddData(tuple)
+		req.AddData(direction(nl.CTA_TUPLE_ORIG, Connection{netip.AddrPortFrom(from, 0), netip.AddrPortFrom(to, 0)}))
 		req.AddData(filter)
 	}
 	var found []entry
@@ -136,6 +129,28 @@ func requestOf(subsystem int, family uint8, operation, flags int) *nl.NetlinkReq
 	req := nl.NewNetlinkRequest(subsystem<<8|operation, flags)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
 	return req
+}
+
+// direction is the attribute that names TCP connections in one of their directions: those with these ports, where they
+// are not 0.
+func direction(kind int, c Connection) *nl.RtAttr {
+	src, dst := nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
+	if c.From.Addr().Is6() {
+		src, dst = nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
+	}
+	ip, proto := nested(nl.CTA_TUPLE_IP), nested(nl.CTA_TUPLE_PROTO)
+	ip.AddRtAttr(src, c.From.Addr().AsSlice())
+	ip.AddRtAttr(dst, c.To.Addr().AsSlice())
+	proto.AddRtAttr(nl.CTA_PROTO_NUM, []byte{unix.IPPROTO_TCP})
+	for kind, port := range map[int]uint16{nl.CTA_PROTO_SRC_PORT: c.From.Port(), nl.CTA_PROTO_DST_PORT: c.To.Port()} {
+		if port != 0 {
+			proto.AddRtAttr(kind, binary.BigEndian.AppendUint16(nil, port))
+		}
+	}
+	tuple := nested(kind)
+	tuple.AddChild(ip)
+	tuple.AddChild(proto)
+	return tuple
 }
 
 func nested(kind int) *nl.RtAttr { return nl.NewRtAttr(kind|unix.NLA_F_NESTED, nil) }

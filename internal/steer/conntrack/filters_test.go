@@ -11,12 +11,6 @@ import (
 
 // TestStateful: whether filters treat packets by what is tracked is read from the rules, also as they change.
 func TestStateful(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: network namespaces")
-	}
-	if err := netns.Prepare(); err != nil {
-		t.Fatal(err)
-	}
 	const nft, iptables, legacy = "nft", "iptables", "iptables-legacy"
 	for n, tc := range []struct {
 		name     string
@@ -48,15 +42,7 @@ func TestStateful(t *testing.T) {
 		}, []bool{false, true, false, true, false}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			ns := fmt.Sprintf("pw-t-cts-%d-%d", os.Getpid(), n)
-			if err := netns.Create(ns); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := netns.Delete(ns); err != nil {
-					t.Error(err)
-				}
-			})
+			ns := create(t, fmt.Sprintf("cts-%d", n))
 			var f Filters
 			look := func(what string, want bool) {
 				t.Helper()

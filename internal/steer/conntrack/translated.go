@@ -1,7 +1,6 @@
 package conntrack
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -33,7 +32,7 @@ func sentTo(local, remote netip.AddrPort) (netip.AddrPort, error) {
 		family = unix.AF_INET6
 	}
 	req := request(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_ACK)
-	req.AddData(named(nl.CTA_TUPLE_REPLY, Connection{From: local, To: remote}))
+	req.AddData(direction(nl.CTA_TUPLE_REPLY, Connection{From: local, To: remote}))
 	messages, err := req.Execute(unix.NETLINK_NETFILTER, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT), unspoken(err):
@@ -48,22 +47,4 @@ func sentTo(local, remote netip.AddrPort) (netip.AddrPort, error) {
 		}
 	}
 	return local, nil
-}
-
-// named is the attribute that names a TCP connection in one of its directions.
-func named(direction int, c Connection) *nl.RtAttr {
-	src, dst := nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
-	if c.From.Addr().Is6() {
-		src, dst = nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
-	}
-	ip, proto := nested(nl.CTA_TUPLE_IP), nested(nl.CTA_TUPLE_PROTO)
-	ip.AddRtAttr(src, c.From.Addr().AsSlice())
-	ip.AddRtAttr(dst, c.To.Addr().AsSlice())
-	proto.AddRtAttr(nl.CTA_PROTO_NUM, []byte{unix.IPPROTO_TCP})
-	proto.AddRtAttr(nl.CTA_PROTO_SRC_PORT, binary.BigEndian.AppendUint16(nil, c.From.Port()))
-	proto.AddRtAttr(nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, c.To.Port()))
-	tuple := nested(direction)
-	tuple.AddChild(ip)
-	tuple.AddChild(proto)
-	return tuple
 }

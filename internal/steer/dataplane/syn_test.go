@@ -26,15 +26,6 @@ func TestSYNs(t *testing.T) {
 			if err := exchange(b.echo("tcp"+family, served, served), "answered"); err != nil {
 				t.Fatal(err)
 			}
-			const ever = time.Duration(1<<63 - 1)
-			syns := func(after, until time.Duration, port uint16) (out []SYN) {
-				t.Helper()
-				all, err := b.planes[1].SYNs("pod-2", after, until)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return slices.DeleteFunc(all, func(s SYN) bool { return s.Remote != port })
-			}
 			answer := func(s SYN) Answer {
 				t.Helper()
 				is, err := b.planes[1].Answer("pod-2", s.Local, s.Remote)
@@ -43,7 +34,7 @@ func TestSYNs(t *testing.T) {
 				}
 				return is
 			}
-			if got := syns(0, ever, 7001); len(got) != 1 || answer(got[0]) != AnsweredAtHome {
+			if got := b.syns(0, ever, 7001); len(got) != 1 || answer(got[0]) != AnsweredAtHome {
 				t.Errorf("of a connection that was answered: %v", got)
 			}
 			dead := map[string]string{"4": "10.90.2.2/32", "6": "fd90:2::2/128"}[family]
@@ -53,7 +44,7 @@ func TestSYNs(t *testing.T) {
 				conn.Close()
 				t.Fatal("a connection over a network that drops all")
 			}
-			got := syns(0, ever, 7002)
+			got := b.syns(0, ever, 7002)
 			if len(got) != 1 || answer(got[0]) != NoAnswer {
 				t.Fatalf("of one that nobody answers: %v", got)
 			}
@@ -62,7 +53,7 @@ func TestSYNs(t *testing.T) {
 			if len(syn) < header+20 || binary.BigEndian.Uint16(syn[header+2:]) != 7002 || syn[header+13] != 2 {
 				t.Errorf("it is %x", syn)
 			}
-			if n := len(syns(got[0].Sent, ever, 7002)) + len(syns(0, got[0].Sent-1, 7002)); n != 0 {
+			if n := len(b.syns(got[0].Sent, ever, 7002)) + len(b.syns(0, got[0].Sent-1, 7002)); n != 0 {
 				t.Errorf("%d SYNs of another time", n)
 			}
 		})
@@ -82,14 +73,7 @@ func TestManySYNs(t *testing.T) {
 	b.run(0, "ip", "route", "add", "blackhole", "10.90.2.2/32")
 	const lost = 100
 	b.connectMany(7002, lost)
-	known := func() int {
-		t.Helper()
-		syns, err := b.planes[1].SYNs("pod-2", 0, time.Duration(1<<63-1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(slices.DeleteFunc(syns, func(s SYN) bool { return s.Remote != 7002 }))
-	}
+	known := func() int { return len(b.syns(0, ever, 7002)) }
 	if n := known(); n < lost-2 || n > lost {
 		t.Errorf("%d SYNs are known of %d", n, lost)
 	}
@@ -102,6 +86,19 @@ func TestManySYNs(t *testing.T) {
 	if n := known(); n < lost*9/10 {
 		t.Errorf("%d SYNs are known of %d once others were sent", n, lost)
 	}
+}
+
+// ever is later than any time of CLOCK_MONOTONIC.
+const ever = time.Duration(1<<63 - 1)
+
+// syns are those of pod 1 to a port of pod 2 of a time.
+func (b *bed) syns(after, until time.Duration, port uint16) []SYN {
+	b.t.Helper()
+	all, err := b.planes[1].SYNs("pod-2", after, until)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(s SYN) bool { return s.Remote != port })
 }
 
 // connectMany has pod 1 open many connections to a port of pod 2 at once, and waits for none of them.
