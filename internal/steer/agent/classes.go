@@ -25,7 +25,11 @@ const acknowledging = 1.0 / 20
 
 // take takes what was reported of a row's connections in a span of time.
 func (ln *line) take(acc telemetry.Account, span time.Duration, now time.Time) {
-	r := &ln.rows[int(acc.Row)%flow.Rows]
+	at := int(acc.Row) % flow.Rows
+	if acc.Theirs {
+		at += flow.Rows
+	}
+	r := &ln.rows[at]
 	r.reportedAt, r.srtt, r.segments = now, acc.SRTT, acc.SegmentsOut
 	if acc.SegmentsOut > 0 {
 		r.retrans = min(float64(acc.Retransmits)/float64(acc.SegmentsOut), 1)
@@ -39,8 +43,8 @@ func (ln *line) take(acc telemetry.Account, span time.Duration, now time.Time) {
 	ln.reportedAt = now
 	ln.rtos += int(acc.Timeouts)
 	ln.unacked += int64(acc.BytesSent) - int64(acc.BytesAcked)
-	if other := &ln.rows[1-int(acc.Row)%flow.Rows]; acc.SegmentsOut >= other.segments { // what has most of them
-		ln.figures, ln.retrans = acc.Figures, r.retrans
+	if !slices.ContainsFunc(ln.rows[:], func(other rowReading) bool { return other.segments > r.segments }) {
+		ln.figures, ln.retrans = acc.Figures, r.retrans // of what has most of them
 	}
 }
 

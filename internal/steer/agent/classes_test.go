@@ -49,8 +49,8 @@ func TestClassesGoApart(t *testing.T) {
 }
 
 // TestBulkOfThePeerIsApart: a's dialogue with b stays on the network with less delay while b's own bulk goes to the one
-// with more rate, be it sent or fetched, though it is most of what a's pair carries. Here packets of the pods are
-// held up too: what bulk brings along fills the far network only as it grows.
+// with more rate, be it sent or fetched, though it is most of what a's pair carries; and it returns where it is moved
+// there. Here packets of the pods are held up too: what bulk brings along fills the far network only as it grows.
 func TestBulkOfThePeerIsApart(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -73,12 +73,68 @@ func TestBulkOfThePeerIsApart(t *testing.T) {
 				}
 				return !steady.IsZero() && time.Since(steady) > 3*time.Second
 			})
+			if _, err := b.agents["h1"].Order(Order{Local: "a", Remote: "b", Network: "macvlan"}); err != nil {
+				t.Fatal(err)
+			}
+			b.await("the dialogue to leave the bulk", func() bool { return b.agents["h1"].on("a", "b") == "vxlan" })
 			stop()
 			if r := dialogue.stop(); r.Counts.Connections.Lost+r.Counts.Corrupt > 0 {
 				t.Errorf("the dialogue: %+v", r.Counts)
 			}
 		})
 	}
+}
+
+// TestFiguresOfThePeer: what is told of connections that the peer has opened is told of the network where its choices
+// have them, which this pod's own do not know, be it that this pod sends or the peer; and where an agent that has just
+// begun finds flows of its own.
+func TestFiguresOfThePeer(t *testing.T) {
+	b := newBed(t, "t-agt-fig", "vxlan", "macvlan")
+	b.limit()
+	dialogue := b.traffic("a", "b", stream.Client{Kind: stream.RR, Connections: 1,
+		Size: 200, Requests: stream.Sizes{Min: 100, Max: 100}, Think: 2 * time.Millisecond})
+	b.carried("vxlan")
+	for _, pin := range []Order{{Local: "a", Remote: "b", Network: "vxlan", Pin: true},
+		{Local: "b", Remote: "a", Network: "macvlan", Pin: true}} {
+		host := map[string]string{"a": "h1", "b": "h2"}[pin.Local]
+		b.await("the pair to be pinned", func() bool {
+			_, err := b.agents[host].Order(pin)
+			return err == nil
+		})
+	}
+	stop := b.iperf3("b", "a", 5301, "-R", "-P", "2")
+	b.showsTripsOn("h1", "a", "b", "macvlan")
+	stop()
+	b.iperf3("b", "a", 5302, "-P", "2")
+	b.showsTripsOn("h2", "b", "a", "macvlan")
+	b.stop("h2")
+	b.start("h2", func(c *Config) { c.Policy = decide.CostAware{} })
+	b.showsTripsOn("h2", "b", "a", "macvlan")
+	if r := dialogue.stop(); r.Counts.Connections.Lost+r.Counts.Corrupt > 0 {
+		t.Errorf("the dialogue: %+v", r.Counts)
+	}
+}
+
+// showsTripsOn waits until the pair's connections are told, for a second, to have round trips of milliseconds on the
+// network, whose queue they fill, and nowhere else.
+func (b *bed) showsTripsOn(host, local, remote, network string) {
+	b.t.Helper()
+	since := time.Time{}
+	b.await("round trips to be told of "+network, func() bool {
+		long, short := false, true
+		for _, s := range b.agents[host].Paths() {
+			if s.Pair == local+">"+remote && s.Class == "" {
+				long = long || s.Network == network && s.SRTT > 0.004
+				short = short && (s.Network == network || s.SRTT < 0.004)
+			}
+		}
+		if !long || !short {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
+		}
+		return !since.IsZero() && time.Since(since) > time.Second
+	})
 }
 
 // limit has the default network be short and slow, and the other one long and fast, and

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pathwise.dev/pathwise/internal/lab/sockdiag"
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/decide"
 	"pathwise.dev/pathwise/internal/steer/flow"
 )
@@ -59,15 +60,20 @@ type carried struct {
 	// opened the connection.
 	said decide.Class
 	own  bool
+	// placed is when telemetry was last told whose choices the connection goes by.
+	placed time.Time
 }
 
-// change is a connection that goes by another row than before.
+// change is a connection that goes by another row than before, or of which it is not known yet by whose choices.
 type change struct {
 	id    uint64
 	ports ports
 	class decide.Class
 	gone  bool
 }
+
+// placedFor is how long it is taken to be known by which of the peer's rows a connection goes that it has opened.
+const placedFor = time.Second
 
 // changesMost bounds those of one count, as each takes some microseconds under the lock.
 const changesMost = 256
@@ -113,7 +119,9 @@ func (h *headcount) see(s sockdiag.Socket, by *decide.ClassParams) {
 // sort counts a connection by its class, and notes that its row is to be said.
 func (h *headcount) sort(id uint64, is carried, moved, came float64, limited bool) {
 	class := is.class.Class()
-	if class != decide.Unknown && class != is.said && len(h.changes) < changesMost {
+	news := class != decide.Unknown && class != is.said
+	unplaced := moved+came > 0 && !is.own && h.at.Sub(is.placed) >= placedFor
+	if (news || unplaced) && len(h.changes) < changesMost {
 		h.changes = append(h.changes, change{id: id, ports: is.ports, class: class})
 	}
 	if is.said != class || moved+came == 0 {
@@ -187,8 +195,8 @@ func (p *pair) counted(h *headcount) {
 	}
 }
 
-// assignRows has the data plane and telemetry know the rows of connections whose class is
-// another.
+// assignRows has the data plane know the rows of connections whose class is another, and telemetry the buckets of these
+// and of those that are new.
 func (ct *counter) assignRows(p *pair) {
 	if ct.cfg.DryRun || ct.survey.passive == nil {
 		return
@@ -196,24 +204,36 @@ func (ct *counter) assignRows(p *pair) {
 	h := &p.heads
 	h.ended()
 	for _, c := range h.changes {
-		row, own := flow.Row(c.class.Row()), c.gone
-		if !c.gone {
-			is := h.now[c.id]
-			if p.staysInRow(c.ports, flow.Row(is.said.Row())) {
-				continue // it is said with a later count
-			}
-			var err error
-			own, err = p.local.plane.AssignRow(p.remote.UID, protocolTCP, c.ports[0], c.ports[1], row)
+		if c.gone {
+			ct.fault(p.name, ct.survey.passive.ForgetBucket(p.connection(c.ports)))
+			continue
+		}
+		is := h.now[c.id]
+		if c.class != decide.Unknown && c.class != is.said && !p.staysInRow(c.ports, flow.Row(is.said.Row())) { // else later
+			own, err := p.local.plane.AssignRow(p.remote.UID, protocolTCP, c.ports[0], c.ports[1], flow.Row(c.class.Row()))
 			ct.fault(p.name, err)
 			h.place(c.id, is, -1)
 			is.said, is.own = c.class, own
 			h.place(c.id, is, 1)
-			h.now[c.id] = is
 		}
-		if own {
-			ct.fault(p.name, ct.survey.passive.SetRow(p.telemetryPair(), c.ports[0], c.ports[1], row))
-		}
+		ct.setBucket(p, &is)
+		h.now[c.id] = is
 	}
+}
+
+// setBucket has telemetry know the connection's bucket, and who has opened it, if the data plane does.
+func (ct *counter) setBucket(p *pair, is *carried) {
+	is.placed = p.heads.at
+	side, bucket, err := p.knownSide(protocolTCP, is.ports, is.placed)
+	switch conn := p.connection(is.ports); {
+	case err != nil:
+		ct.fault(p.name, err)
+	case side == dataplane.Theirs, side == dataplane.Ours && bucket != flow.Bucket(is.ports[0], is.ports[1], protocolTCP):
+		ct.fault(p.name, ct.survey.passive.SetBucket(conn, bucket, side == dataplane.Theirs))
+	case side == dataplane.Ours: // its ports may have been another's
+		ct.fault(p.name, ct.survey.passive.ForgetBucket(conn))
+	}
+	is.own = is.own || side == dataplane.Ours
 }
 
 // staysInRow reports whether a connection is not to go by the other row's choices now: what is found out about it, and

@@ -205,8 +205,9 @@ type line struct {
 	accidents detect.Accidents
 	// refusals are those that it was proven not to get through.
 	refusals detect.Refusals
-	// rows is what was read last of the connections of each row.
-	rows [flow.Rows]rowReading
+	// rows is what was read last of the connections of each row, and after these of each that the peer has opened: they
+	// go by its choices.
+	rows [2 * flow.Rows]rowReading
 }
 
 // counted is what a line had carried at the last evidence.
@@ -239,6 +240,16 @@ func (ls lines) usesTCP(now time.Time) bool {
 // telemetryPair is how package telemetry names it.
 func (p *pair) telemetryPair() telemetry.Pair {
 	return telemetry.Pair{Netns: p.local.cookie, Remote: p.routes[0].Remote.Addr}
+}
+
+// keyOf is how it names the connections of a bucket, of those that this pod or the peer has opened.
+func (p *pair) keyOf(bucket uint8, theirs bool) telemetry.Key {
+	return telemetry.Key{Netns: p.local.cookie, Remote: p.routes[0].Remote.Addr, Bucket: bucket, Theirs: theirs}
+}
+
+// connection is how it names a connection.
+func (p *pair) connection(conn ports) telemetry.Connection {
+	return telemetry.Connection{Pair: p.telemetryPair(), Local: conn[0], Remote: conn[1]}
 }
 
 // on is the path that the pair's own flows are on, but for a canary, and for bulk that has a

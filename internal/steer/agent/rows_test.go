@@ -95,6 +95,7 @@ func TestLineTakesRows(t *testing.T) {
 			SegmentsOut: 2}},
 		{Row: 1, Figures: telemetry.Figures{SRTT: time.Second, BytesSent: 3000, BytesAcked: 2000, SegmentsOut: 20,
 			Timeouts: 1, Retransmits: 2}},
+		{Row: 1, Theirs: true, Figures: telemetry.Figures{SRTT: time.Minute, BytesSent: 50, BytesAcked: 50, SegmentsOut: 1}},
 	} {
 		ln.take(acc, 100*time.Millisecond, now)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"pathwise.dev/pathwise/internal/steer/dataplane"
 	"pathwise.dev/pathwise/internal/steer/telemetry"
 )
 
@@ -260,6 +261,7 @@ func (rd *readings) take(now time.Time) {
 			}
 		}
 	}
+	rd.place(r, by)
 	for _, acc := range rd.ledger.Fold(r) {
 		p := by[acc.Pair]
 		if p == nil {
@@ -270,6 +272,33 @@ func (rd *readings) take(now time.Time) {
 				p.lines[i].take(acc, r.To-r.From, now)
 			}
 		}
+	}
+}
+
+// place has the ledger know where the buckets are that a reading is of: the peer moves its own by itself, and an agent
+// that has just begun finds them where its predecessor left them. That was at some time since the reading before.
+func (rd *readings) place(r telemetry.Reading, by map[telemetry.Pair]*pair) {
+	var (
+		at            *pair
+		own, followed [dataplane.Buckets]dataplane.Choice
+	)
+	for _, f := range r.Flows {
+		p := by[f.Pair()]
+		if p == nil {
+			continue
+		}
+		if p != at {
+			var err error
+			if own, followed, err = p.flows(); err != nil {
+				continue // the peer has just gone
+			}
+			at = p
+		}
+		choice := own[f.Bucket%dataplane.Buckets]
+		if f.Theirs {
+			choice = followed[f.Bucket%dataplane.Buckets]
+		}
+		rd.ledger.Moved(f.Key, uint8(choice.Path), r.From)
 	}
 }
 

@@ -61,13 +61,27 @@ func (p *pair) sentTo(conn ports, now time.Time) ports {
 
 // side is who decides about a flow of the pair, and its bucket, by the ports that a socket has.
 func (p *pair) side(proto uint8, conn ports, now time.Time) (side dataplane.Side, bucket uint8, err error) {
-	side, row, err := p.local.plane.Side(p.remote.UID, proto, conn[0], conn[1])
+	side, bucket, err = p.sideOf(proto, conn)
 	if err == nil && side == dataplane.Neither && proto == unix.IPPROTO_TCP {
 		if to := p.sentTo(conn, now); to != conn {
-			conn = to
-			side, row, err = p.local.plane.Side(p.remote.UID, proto, conn[0], conn[1])
+			return p.sideOf(proto, to)
 		}
 	}
+	return side, bucket, err
+}
+
+// knownSide is that too, but the pod's connection tracking is not asked unless connections of the pair are known to be
+// translated: many may be asked about, and flows are not steered from their beginning.
+func (p *pair) knownSide(proto uint8, conn ports, now time.Time) (side dataplane.Side, bucket uint8, err error) {
+	if p.translates {
+		return p.side(proto, conn, now)
+	}
+	return p.sideOf(proto, conn)
+}
+
+// sideOf is who decides about a flow of the pair, and its bucket, by the ports that its packets have.
+func (p *pair) sideOf(proto uint8, conn ports) (side dataplane.Side, bucket uint8, err error) {
+	side, row, err := p.local.plane.Side(p.remote.UID, proto, conn[0], conn[1])
 	return side, row.Bucket(flow.Bucket(conn[0], conn[1], proto)), err
 }
 

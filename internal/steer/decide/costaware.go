@@ -294,8 +294,11 @@ func (c CostAware) switchTo(s *step, ev PairEvidence, b, a figure, g float64) De
 // gainMove is a switch from a to b for a gain of g. What is said of b is what that gain makes of a: what probes show
 // now may be something else.
 func (s *step) gainMove(ev PairEvidence, b, a figure, g float64) Decision {
-	if a.mid > 0 && g < gainMost {
-		b.mid = a.mid * (1 + g)
+	switch shown := a.mid * (1 + g); {
+	case a.mid > 0 && g < gainMost:
+		b.mid = shown
+	case a.mid > 0: // so much at least
+		b.mid = max(b.mid, shown)
 	}
 	need, horizon := s.need(ev), s.p.Gain.Horizon.Seconds()
 	d := move(Switch, ev, b.path.Network,

@@ -30,12 +30,16 @@ func TestDecodeEvent(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
+	want.Bucket, want.Theirs = 63, true
+	if got, err = decodeEvent(record(3, 127)); err != nil || got != want {
+		t.Errorf("of a connection that the other end has opened: %+v, %v", got, err)
+	}
 	late := record(1, 0)
 	late[7] = 0x80
 	for name, b := range map[string][]byte{
 		"nothing": nil, "too short": record(1, 0)[:eventSize-1], "too long": append(record(1, 0), 0),
 		"no kind": record(0, 0), "unknown kind": record(uint8(Delivered)+1, 0),
-		"no bucket": record(1, 64), "beyond time": late,
+		"no bucket": record(1, 128), "beyond time": late,
 	} {
 		if e, err := decodeEvent(b); !errors.Is(err, ErrRecord) || e != (Event{}) {
 			t.Errorf("%s: %+v, %v", name, e, err)

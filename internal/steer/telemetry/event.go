@@ -5,14 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf/ringbuf"
-
-	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
 // Kind is what an Event tells.
@@ -73,12 +70,12 @@ func decodeEvent(b []byte) (Event, error) {
 		return Event{}, fmt.Errorf("%w: %w", ErrRecord, err)
 	}
 	e := Event{
-		Key:  Key{Netns: raw.Netns, Remote: netip.AddrFrom16(raw.Remote).Unmap(), Bucket: raw.Bucket},
+		Key:  keyOf(raw.Netns, raw.Remote, raw.Bucket),
 		Kind: Kind(raw.Kind), At: time.Duration(raw.At), Count: raw.Count, Unacked: raw.SndUna,
 		Next: raw.SndNxt, Acked: raw.BytesAcked, LocalPort: raw.LocalPort, RemotePort: raw.RemotePort,
 	}
-	if e.Kind < Retransmit || e.Kind > Delivered || e.Bucket >= flow.Buckets || e.At < 0 {
-		return Event{}, fmt.Errorf("%w: %s of bucket %d at %d", ErrRecord, e.Kind, e.Bucket, e.At)
+	if e.Kind < Retransmit || e.Kind > Delivered || raw.Bucket >= 2*theirs || e.At < 0 {
+		return Event{}, fmt.Errorf("%w: %s of bucket %d at %d", ErrRecord, e.Kind, raw.Bucket, e.At)
 	}
 	return e, nil
 }

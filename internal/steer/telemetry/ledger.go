@@ -30,11 +30,13 @@ type Place struct {
 	Epoch uint32
 }
 
-// Account is what a row's flows of a pair met at a place.
+// Account is what flows of a pair met at a place: those of a row that this end has opened, or of
+// Theirs those that the remote end has.
 type Account struct {
 	Pair
 	Place
 	Row      flow.Row
+	Theirs   bool
 	From, To time.Duration // the readings that it covers
 	Figures
 	Blanked int // flow readings left out because a switch was too near
@@ -52,14 +54,23 @@ type book struct {
 	epoch    uint32
 	moved    time.Duration
 	srtt     map[uint8]time.Duration // by path, as read last
-	moves    [flow.Buckets][]move    // oldest first
+	moves    [2 * theirs][]move      // oldest first, by the program's buckets
 	accounts map[rowPlace]*Account
 }
 
-// rowPlace is where a row's buckets are, or some of them.
+// rowPlace is where a row's buckets are, or some of them, of what one end has opened.
 type rowPlace struct {
 	Place
-	row flow.Row
+	row    flow.Row
+	theirs bool
+}
+
+// bucket is the program's.
+func (k Key) bucket() uint8 {
+	if k.Theirs {
+		return k.Bucket%theirs + theirs
+	}
+	return k.Bucket % theirs
 }
 
 // move is one switch of one bucket.
@@ -80,13 +91,12 @@ func (l *Ledger) book(p Pair) *book {
 	return b
 }
 
-// Moved notes that a bucket of a pair went to path at that moment; at must not
+// Moved notes that a bucket of a pair went to path at that moment; of each bucket at must not
 // go backwards. Buckets moved at the same moment share an epoch; moving one to
 // where it is changes nothing. A bucket never moved is on path 0. Call Fold
 // with a fresh Reading just before a switch to lose the least.
-func (l *Ledger) Moved(p Pair, bucket, path uint8, at time.Duration) {
-	b := l.book(p)
-	bucket %= flow.Buckets
+func (l *Ledger) Moved(k Key, path uint8, at time.Duration) {
+	b, bucket := l.book(k.Pair()), k.bucket()
 	from := b.place(bucket)
 	if from.Path == path {
 		return
@@ -120,7 +130,7 @@ func (l *Ledger) Where(k Key, at time.Duration) (where Place, blanked bool) {
 	if b == nil {
 		return Place{}, false
 	}
-	return b.where(k.Bucket%flow.Buckets, at, at)
+	return b.where(k.bucket(), at, at)
 }
 
 // where is the place at the end of an interval, and whether a switch or its
@@ -146,14 +156,14 @@ func (l *Ledger) Fold(r Reading) []Account {
 	for _, f := range r.Flows {
 		p, b := f.Pair(), l.book(f.Pair())
 		place, blanked := b.assign(f, r)
-		where := rowPlace{place, flow.RowOf(f.Bucket)}
+		where := rowPlace{place, flow.RowOf(f.Bucket), f.Theirs}
 		if added[p] == nil {
 			added[p] = map[rowPlace]*Account{}
 		}
 		for _, accounts := range []map[rowPlace]*Account{b.accounts, added[p]} {
 			a := accounts[where]
 			if a == nil {
-				a = &Account{Pair: p, Place: place, Row: where.row, From: r.From}
+				a = &Account{Pair: p, Place: place, Row: where.row, Theirs: where.theirs, From: r.From}
 				accounts[where] = a
 			}
 			a.To = r.To
@@ -175,7 +185,7 @@ func (l *Ledger) Fold(r Reading) []Account {
 // assign finds the place of a flow's reading. One that shows longer round trips
 // than were known at the switch lengthens the blank.
 func (b *book) assign(f Flow, r Reading) (where Place, blanked bool) {
-	bucket := f.Bucket % flow.Buckets
+	bucket := f.bucket()
 	for i := range b.moves[bucket] {
 		m := &b.moves[bucket][i]
 		if m.at < r.To && r.From < m.until {
@@ -191,12 +201,12 @@ func (b *book) assign(f Flow, r Reading) (where Place, blanked bool) {
 
 // prune forgets the accounts closed longest ago, where there are too many.
 func (b *book) prune() {
-	if len(b.accounts) <= flow.Buckets+maxAccounts {
+	if len(b.accounts) <= len(b.moves)+maxAccounts {
 		return
 	}
 	held := map[rowPlace]bool{}
 	for i := range b.moves {
-		held[rowPlace{b.place(uint8(i)), flow.RowOf(uint8(i))}] = true
+		held[rowPlace{b.place(uint8(i)), flow.RowOf(uint8(i)), i >= theirs}] = true
 	}
 	var closed []rowPlace
 	for p := range b.accounts {
@@ -220,10 +230,19 @@ func appendAccounts(out []Account, accounts map[rowPlace]*Account) []Account {
 	return out
 }
 
+// end orders accounts by who has opened the flows.
+func end(a Account) int {
+	if a.Theirs {
+		return 1
+	}
+	return 0
+}
+
 func sorted(accounts []Account) []Account {
 	slices.SortFunc(accounts, func(a, b Account) int {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), a.Remote.Compare(b.Remote),
-			cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Row, b.Row))
+			cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Row, b.Row),
+			cmp.Compare(end(a), end(b)))
 	})
 	return accounts
 }

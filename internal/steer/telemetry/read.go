@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -160,7 +159,7 @@ func diff(before counters, now table, window uint32) []Flow {
 }
 
 func (k telemetryFlowKey) key() Key {
-	return Key{Netns: k.Netns, Remote: netip.AddrFrom16(k.Remote).Unmap(), Bucket: uint8(k.Bucket)}
+	return keyOf(k.Netns, k.Remote, uint8(k.Bucket))
 }
 
 // since subtracts counters. The kernel only adds to them, but a CPU may be

@@ -121,7 +121,7 @@ struct bpf_iter__tcp {
 struct flow_key {
 	__u64 netns;	 /* cookie */
 	__u8 remote[16]; /* IPv4 as ::ffff:a.b.c.d */
-	__u32 bucket;
+	__u32 bucket;	 /* with THEIRS */
 	__u32 zero;
 };
 
@@ -168,8 +168,11 @@ struct socket_value {
 	__u16 remote_port;
 };
 
-/* A connection of which Go has said that it goes by another row of buckets than the first. */
-struct row_key {
+/* Set in the bucket of a connection that the remote end has opened: it goes by that end's choices. */
+enum { THEIRS = BUCKETS };
+
+/* A connection of which Go has said which bucket it goes by. */
+struct place_key {
 	__u64 netns;
 	__u8 remote[16];
 	__u16 local_port;
@@ -244,9 +247,9 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_FLOWS);
-	__type(key, struct row_key);
+	__type(key, struct place_key);
 	__type(value, __u32);
-} pw_tcp_rows SEC(".maps");
+} pw_tcp_places SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -381,15 +384,16 @@ static __always_inline struct flow_value *flow_of(const struct flow_key *key, __
 	return bpf_map_lookup_elem(&pw_tcp_flows, key);
 }
 
-/* find_row has what is counted of the socket from now on belong to the bucket of its row. */
-static __always_inline void find_row(struct socket_value *st)
+/* find_place has what is counted of the socket from now on belong to the bucket that Go has said. Until then that is
+ * one of the first row. */
+static __always_inline void find_place(struct socket_value *st)
 {
-	struct row_key key = { .netns = st->key.netns, .local_port = st->local_port, .remote_port = st->remote_port };
-	__u32 *row;
+	struct place_key key = { .netns = st->key.netns, .local_port = st->local_port, .remote_port = st->remote_port };
+	__u32 *place;
 
 	__builtin_memcpy(key.remote, st->key.remote, sizeof(key.remote));
-	row = bpf_map_lookup_elem(&pw_tcp_rows, &key);
-	st->key.bucket = row_bucket(st->key.bucket, row ? *row : 0);
+	place = bpf_map_lookup_elem(&pw_tcp_places, &key);
+	st->key.bucket = place ? *place : flow_bucket(st->local_port, st->remote_port, IPPROTO_TCP);
 }
 
 /* advance moves what is counted of a socket on to now, and returns by how much. The
@@ -573,7 +577,7 @@ static __always_inline void on_callback(struct bpf_sock_ops *ctx, struct bpf_soc
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	find_row(st);
+	find_place(st);
 	f = flow_of(&st->key, now);
 	if (!f) {
 		count_fault(FAULT_FLOW);
@@ -628,7 +632,7 @@ static __always_inline void survey(struct tcp_sock *tp)
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	find_row(st);
+	find_place(st);
 	f = flow_of(&st->key, now);
 	if (f)
 		add_counts(tp, st, f, now);

@@ -14,16 +14,29 @@ package telemetry
 import (
 	"net/netip"
 	"time"
+
+	"pathwise.dev/pathwise/internal/steer/flow"
 )
 
-//go:generate go tool bpf2go -tags linux -target bpfel -go-package telemetry -type flow_key -type row_key -type flow_value -type settings -type socket_value -type event -type kind -type fault telemetry telemetry.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -tags linux -target bpfel -go-package telemetry -type flow_key -type place_key -type flow_value -type settings -type socket_value -type event -type kind -type fault telemetry telemetry.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
 
 // Key is whose evidence it is: the flows of one namespace towards one remote
-// address that share a bucket.
+// address that share a bucket, and one end that has opened them.
 type Key struct {
 	Netns  uint64     // cookie, as Watch returned it
 	Remote netip.Addr // IPv4 also where the socket is IPv6 with mapped addresses
+	// Bucket is that of a flow that this end has opened, or of Theirs one that the remote
+	// end has: whose choices say where the bucket is.
 	Bucket uint8
+	Theirs bool
+}
+
+// theirs is set in the bucket of the program's keys.
+const theirs = flow.Buckets
+
+// keyOf makes a key of what the program has.
+func keyOf(netns uint64, remote [16]byte, bucket uint8) Key {
+	return Key{Netns: netns, Remote: netip.AddrFrom16(remote).Unmap(), Bucket: bucket % theirs, Theirs: bucket >= theirs}
 }
 
 // Pair is the pair that k belongs to.

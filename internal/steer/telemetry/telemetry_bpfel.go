@@ -86,7 +86,7 @@ const (
 	telemetryKindKIND_DELIVERED  telemetryKind = 4
 )
 
-type telemetryRowKey struct {
+type telemetryPlaceKey struct {
 	_          structs.HostLayout
 	Netns      uint64
 	Remote     [16]uint8
@@ -123,7 +123,7 @@ const (
 	telemetryMapPwTcpFaults     = "pw_tcp_faults"
 	telemetryMapPwTcpFlows      = "pw_tcp_flows"
 	telemetryMapPwTcpPeers      = "pw_tcp_peers"
-	telemetryMapPwTcpRows       = "pw_tcp_rows"
+	telemetryMapPwTcpPlaces     = "pw_tcp_places"
 	telemetryMapPwTcpSettings   = "pw_tcp_settings"
 	telemetryMapPwTcpSockets    = "pw_tcp_sockets"
 	telemetryMapPwTcpWatched    = "pw_tcp_watched"
@@ -189,7 +189,7 @@ type telemetryMapSpecs struct {
 	PwTcpFaults   *ebpf.MapSpec `ebpf:"pw_tcp_faults"`
 	PwTcpFlows    *ebpf.MapSpec `ebpf:"pw_tcp_flows"`
 	PwTcpPeers    *ebpf.MapSpec `ebpf:"pw_tcp_peers"`
-	PwTcpRows     *ebpf.MapSpec `ebpf:"pw_tcp_rows"`
+	PwTcpPlaces   *ebpf.MapSpec `ebpf:"pw_tcp_places"`
 	PwTcpSettings *ebpf.MapSpec `ebpf:"pw_tcp_settings"`
 	PwTcpSockets  *ebpf.MapSpec `ebpf:"pw_tcp_sockets"`
 	PwTcpWatched  *ebpf.MapSpec `ebpf:"pw_tcp_watched"`
@@ -225,7 +225,7 @@ type telemetryMaps struct {
 	PwTcpFaults   *ebpf.Map `ebpf:"pw_tcp_faults"`
 	PwTcpFlows    *ebpf.Map `ebpf:"pw_tcp_flows"`
 	PwTcpPeers    *ebpf.Map `ebpf:"pw_tcp_peers"`
-	PwTcpRows     *ebpf.Map `ebpf:"pw_tcp_rows"`
+	PwTcpPlaces   *ebpf.Map `ebpf:"pw_tcp_places"`
 	PwTcpSettings *ebpf.Map `ebpf:"pw_tcp_settings"`
 	PwTcpSockets  *ebpf.Map `ebpf:"pw_tcp_sockets"`
 	PwTcpWatched  *ebpf.Map `ebpf:"pw_tcp_watched"`
@@ -237,7 +237,7 @@ func (m *telemetryMaps) Close() error {
 		m.PwTcpFaults,
 		m.PwTcpFlows,
 		m.PwTcpPeers,
-		m.PwTcpRows,
+		m.PwTcpPlaces,
 		m.PwTcpSettings,
 		m.PwTcpSockets,
 		m.PwTcpWatched,
