@@ -176,14 +176,25 @@ func again(got *walk.Walk) bool {
 	return false
 }
 
-// misplaced reports whether a switch may put a label into the wrong place, as ofproto/trace does not: it reads a packet
+// misplaced reports whether a switch may write into the wrong place, as ofproto/trace does not: it reads a packet
 // again that it shows a controller, of two tags the first alone by default, and takes for the end of the tags what is
-// not (dp_execute_userspace_action of lib/dpif-netdev.c and set_ethertype of lib/packets.c, Open vSwitch 3.1).
-func misplaced(got *walk.Walk) bool {
-	shown := func(e walk.Event) bool { return e.Kind == walk.Controller && e.Packet.TwoTags() }
+// not (dp_execute_userspace_action of lib/dpif-netdev.c and set_ethertype of lib/packets.c, Open vSwitch 3.1). A label
+// is put there then, and an address over the one before.
+func misplaced(got *walk.Walk, words *pipeline.Vocabulary) bool {
 	labelled := func(e walk.Event) bool { return e.Packet.Labelled() }
 	events := got.Events()
-	return slices.ContainsFunc(events, shown) && slices.ContainsFunc(events, labelled)
+	for i, shown := range events {
+		rewritten := func(e walk.Event) bool {
+			return slices.ContainsFunc(e.Packet.Changes(shown.Packet, words), func(t pipeline.Term) bool {
+				return walk.Header(t.Base) && t.Base > pipeline.EthType
+			})
+		}
+		if shown.Kind == walk.Controller && shown.Packet.TwoTags() &&
+			(slices.ContainsFunc(events, labelled) || slices.ContainsFunc(events[i+1:], rewritten)) {
+			return true
+		}
+	}
+	return false
 }
 
 // arrives sends a packet, and compares what leaves with a walk.
@@ -201,7 +212,7 @@ func (w *wire) arrives(p *school, packet string, number uint32, times int) bool 
 		len(p.Learnt()) > 0 && slices.ContainsFunc(got.Passes, func(p *walk.Pass) bool { return p.Failed != "" }) {
 		return true // it may have learnt before it failed
 	}
-	if again(got) || misplaced(got) {
+	if again(got) || misplaced(got, p.Words) {
 		return true
 	}
 	var want []string
