@@ -205,7 +205,7 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 	switch i := p.routes.at(path); {
 	case q.about == aboutHandshake:
 		since = q.since
-	case i >= 0 && !p.lines[i].Telling(now):
+	case i >= 0 && !p.tells(i, now):
 		since = now.Add(-params.AckWithin) // nothing else will tell
 	case q.about == aboutConnection:
 		// What it has just sent may be acknowledged, too.
@@ -221,6 +221,15 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 	if !ok { // a flow that cannot be moved
 		q.Abandon(now)
 	}
+}
+
+// tells reports whether path i answers echoes, or may: where it was never asked, it is now.
+func (p *pair) tells(i int, now time.Time) bool {
+	ln := &p.lines[i]
+	if ln.Unasked() {
+		p.echo(i)
+	}
+	return ln.Telling(now) || ln.Asking(now)
 }
 
 // waitsThere reports whether a flow that this pod has opened is not asked about yet, as the other end's agent has tried

@@ -194,6 +194,15 @@ func (p *Path) Telling(now time.Time) bool {
 	return !p.answered.IsZero() && now.Sub(p.answered) < p.params.KnownFor
 }
 
+// Asking reports whether the first probe has gone so lately that its answer may wait in a queue: whether the path
+// answers any is not known yet.
+func (p *Path) Asking(now time.Time) bool {
+	return p.answered.IsZero() && !p.Unasked() && len(p.shots) < kept && now.Sub(p.shots[0].Sent) < p.params.GapNew
+}
+
+// Unasked reports whether no probe has gone yet.
+func (p *Path) Unasked() bool { return len(p.shots) == 0 }
+
 // Refused is told that probes cannot pass, for reasons that are no fault of the path.
 func (p *Path) Refused() { p.answered = time.Time{} }
 

@@ -174,6 +174,42 @@ func TestRounds(t *testing.T) {
 	}
 }
 
+// TestAsking: whether a path answers is not known while its first probe may be in a queue; once it was answered or is
+// late, or where probes are refused, no more is to be waited for.
+func TestAsking(t *testing.T) {
+	params := Pairs()
+	late := float64(params.GapNew / time.Millisecond)
+	for name, tt := range map[string]struct {
+		then func(p *Path)
+		at   float64
+		want bool
+	}{
+		"it has just gone":              {func(*Path) {}, 1, true},
+		"it is late":                    {func(*Path) {}, late, false},
+		"another has gone since":        {func(p *Path) { p.Sent(2, at(late-1)) }, late, false},
+		"it was answered":               {func(p *Path) { p.Answer(answer(1, 0, 2), false) }, 3, false},
+		"and then probes were refused":  {func(p *Path) { p.Answer(answer(1, 0, 2), false); p.Refused() }, late, false},
+		"it was followed by very many":  {func(p *Path) { askMany(p, kept) }, late - 1, false},
+		"it was followed by some, soon": {func(p *Path) { askMany(p, 3) }, late - 1, true},
+	} {
+		p := New(&params)
+		if !p.Unasked() || p.Asking(at(0)) {
+			t.Errorf("%s: it was asked before", name)
+		}
+		p.Sent(1, at(0))
+		if tt.then(&p); p.Unasked() || p.Asking(at(tt.at)) != tt.want {
+			t.Errorf("%s: %v", name, !tt.want)
+		}
+	}
+}
+
+// askMany sends so many probes at once.
+func askMany(p *Path, n int) {
+	for i := range n {
+		p.Sent(uint32(2+i), at(1))
+	}
+}
+
 // TestAnswersCountOnce: an answer counts for the probe that it belongs to, once.
 func TestAnswersCountOnce(t *testing.T) {
 	params := Pairs()
