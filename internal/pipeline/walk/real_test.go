@@ -184,13 +184,15 @@ func misplaced(got *walk.Walk, words *pipeline.Vocabulary) bool {
 	labelled := func(e walk.Event) bool { return e.Packet.Labelled() }
 	events := got.Events()
 	for i, shown := range events {
+		if shown.Kind != walk.Controller || !shown.Packet.TwoTags() {
+			continue
+		}
 		rewritten := func(e walk.Event) bool {
 			return slices.ContainsFunc(e.Packet.Changes(shown.Packet, words), func(t pipeline.Term) bool {
 				return walk.Header(t.Base) && t.Base > pipeline.EthType
 			})
 		}
-		if shown.Kind == walk.Controller && shown.Packet.TwoTags() &&
-			(slices.ContainsFunc(events, labelled) || slices.ContainsFunc(events[i+1:], rewritten)) {
+		if slices.ContainsFunc(events, labelled) || slices.ContainsFunc(events[i+1:], rewritten) {
 			return true
 		}
 	}

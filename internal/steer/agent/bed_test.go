@@ -336,6 +336,20 @@ func (b *bed) await(what string, holds func() bool) {
 	}
 }
 
+// awaitFor waits until it holds for so long.
+func (b *bed) awaitFor(what string, span time.Duration, holds func() bool) {
+	b.t.Helper()
+	since := time.Time{}
+	b.await(what, func() bool {
+		if !holds() {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
+		}
+		return !since.IsZero() && time.Since(since) > span
+	})
+}
+
 // event waits for an event of an agent after number since.
 func (r *running) event(b *bed, since int, what string, is func(Event) bool) (found Event) {
 	b.t.Helper()

@@ -64,14 +64,8 @@ func TestBulkOfThePeerIsApart(t *testing.T) {
 				Size: 200, Requests: stream.Sizes{Min: 100, Max: 100}, Think: 2 * time.Millisecond})
 			b.carried("vxlan")
 			stop := b.iperf3("b", "a", 5301, append(c.args, "-P", "4")...)
-			steady := time.Time{}
-			b.await("each pair to be on its network, and to stay there", func() bool {
-				if b.agents["h1"].on("a", "b") != "vxlan" || b.agents["h2"].on("b", "a") != "macvlan" {
-					steady = time.Time{}
-				} else if steady.IsZero() {
-					steady = time.Now()
-				}
-				return !steady.IsZero() && time.Since(steady) > 3*time.Second
+			b.awaitFor("each pair to be on its network, and to stay there", 3*time.Second, func() bool {
+				return b.agents["h1"].on("a", "b") == "vxlan" && b.agents["h2"].on("b", "a") == "macvlan"
 			})
 			if _, err := b.agents["h1"].Order(Order{Local: "a", Remote: "b", Network: "macvlan"}); err != nil {
 				t.Fatal(err)
@@ -119,8 +113,7 @@ func TestFiguresOfThePeer(t *testing.T) {
 // network, whose queue they fill, and nowhere else.
 func (b *bed) showsTripsOn(host, local, remote, network string) {
 	b.t.Helper()
-	since := time.Time{}
-	b.await("round trips to be told of "+network, func() bool {
+	b.awaitFor("round trips to be told of "+network, time.Second, func() bool {
 		long, short := false, true
 		for _, s := range b.agents[host].Paths() {
 			if s.Pair == local+">"+remote && s.Class == "" {
@@ -128,12 +121,7 @@ func (b *bed) showsTripsOn(host, local, remote, network string) {
 				short = short && (s.Network == network || s.SRTT < 0.004)
 			}
 		}
-		if !long || !short {
-			since = time.Time{}
-		} else if since.IsZero() {
-			since = time.Now()
-		}
-		return !since.IsZero() && time.Since(since) > time.Second
+		return long && short
 	})
 }
 

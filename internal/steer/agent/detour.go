@@ -146,7 +146,7 @@ func (iq *inquirer) answer(q *inquiry, is detect.Progress, now time.Time) {
 func (iq *inquirer) holds(q *inquiry, i int, now time.Time) time.Duration {
 	p, again := q.pair, iq.params.Again
 	ln, since := &p.lines[i], q.since.Add(-again)
-	if !p.tells(i, now) {
+	if !ln.MayTell(now) {
 		return 0
 	}
 	if q.State() == detect.Doubted && !ln.Passed(since) && now.Sub(ln.echoedAt) >= again {
@@ -160,7 +160,7 @@ func (iq *inquirer) around(q *inquiry, is detect.Progress, now time.Time) (a det
 	p := q.pair
 	i, deaf := p.routes.at(q.From), iq.params.Deaf
 	ln, hp := &p.lines[i], p.host.paths[p.routes[i].Network]
-	if p.tells(i, now) { // else it is not waited for an acknowledgment
+	if ln.MayTell(now) { // else it is not waited for an acknowledgment
 		deaf = is.Deaf(iq.params)
 	}
 	// Else others may fill a queue in which it waits, or nothing comes as all have left.

@@ -205,16 +205,19 @@ func (ct *counter) assignRows(p *pair) {
 	h.ended()
 	for _, c := range h.changes {
 		if c.gone {
-			ct.fault(p.name, ct.survey.passive.ForgetBucket(p.connection(c.ports)))
+			ct.fault(p.name, ct.survey.passive.ForgetBucket(c.ports.of(p.telemetryPair())))
 			continue
 		}
 		is := h.now[c.id]
-		if c.class != decide.Unknown && c.class != is.said && !p.staysInRow(c.ports, flow.Row(is.said.Row())) { // else later
+		switch news := c.class != decide.Unknown && c.class != is.said; {
+		case news && !p.staysInRow(c.ports, flow.Row(is.said.Row())): // else it is said with a later count
 			own, err := p.local.plane.AssignRow(p.remote.UID, protocolTCP, c.ports[0], c.ports[1], flow.Row(c.class.Row()))
 			ct.fault(p.name, err)
 			h.place(c.id, is, -1)
 			is.said, is.own = c.class, own
 			h.place(c.id, is, 1)
+		case h.at.Sub(is.placed) < placedFor:
+			continue
 		}
 		ct.setBucket(p, &is)
 		h.now[c.id] = is
@@ -225,7 +228,7 @@ func (ct *counter) assignRows(p *pair) {
 func (ct *counter) setBucket(p *pair, is *carried) {
 	is.placed = p.heads.at
 	side, bucket, err := p.knownSide(protocolTCP, is.ports, is.placed)
-	switch conn := p.connection(is.ports); {
+	switch conn := is.ports.of(p.telemetryPair()); {
 	case err != nil:
 		ct.fault(p.name, err)
 	case side == dataplane.Theirs, side == dataplane.Ours && bucket != flow.Bucket(is.ports[0], is.ports[1], protocolTCP):

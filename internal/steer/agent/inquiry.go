@@ -16,6 +16,11 @@ import (
 // ports are a connection's within its pair: the local and the remote one.
 type ports [2]uint16
 
+// of names the pair's connection with these ports to telemetry.
+func (c ports) of(p telemetry.Pair) telemetry.Connection {
+	return telemetry.Connection{Pair: p, Local: c[0], Remote: c[1]}
+}
+
 // inquiry is the question whether one connection gets through.
 type inquiry struct {
 	pair *pair
@@ -201,11 +206,14 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 	p := q.pair
 	q.begun = true
 	path, ok := q.path()
-	since := now
-	switch i := p.routes.at(path); {
+	since, i := now, p.routes.at(path)
+	if i >= 0 && q.about != aboutHandshake && p.lines[i].Unasked() {
+		p.echo(i)
+	}
+	switch {
 	case q.about == aboutHandshake:
 		since = q.since
-	case i >= 0 && !p.tells(i, now):
+	case i >= 0 && !p.lines[i].MayTell(now):
 		since = now.Add(-params.AckWithin) // nothing else will tell
 	case q.about == aboutConnection:
 		// What it has just sent may be acknowledged, too.
@@ -221,15 +229,6 @@ func (q *inquiry) begin(params *detect.Params, is detect.Progress, now time.Time
 	if !ok { // a flow that cannot be moved
 		q.Abandon(now)
 	}
-}
-
-// tells reports whether path i answers echoes, or may: where it was never asked, it is now.
-func (p *pair) tells(i int, now time.Time) bool {
-	ln := &p.lines[i]
-	if ln.Unasked() {
-		p.echo(i)
-	}
-	return ln.Telling(now) || ln.Asking(now)
 }
 
 // waitsThere reports whether a flow that this pod has opened is not asked about yet, as the other end's agent has tried

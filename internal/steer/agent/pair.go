@@ -242,16 +242,6 @@ func (p *pair) telemetryPair() telemetry.Pair {
 	return telemetry.Pair{Netns: p.local.cookie, Remote: p.routes[0].Remote.Addr}
 }
 
-// keyOf is how it names the connections of a bucket, of those that this pod or the peer has opened.
-func (p *pair) keyOf(bucket uint8, theirs bool) telemetry.Key {
-	return telemetry.Key{Netns: p.local.cookie, Remote: p.routes[0].Remote.Addr, Bucket: bucket, Theirs: theirs}
-}
-
-// connection is how it names a connection.
-func (p *pair) connection(conn ports) telemetry.Connection {
-	return telemetry.Connection{Pair: p.telemetryPair(), Local: conn[0], Remote: conn[1]}
-}
-
 // on is the path that the pair's own flows are on, but for a canary, and for bulk that has a
 // path of its own.
 func (p *pair) on() route.Route { return p.at(p.assigned) }

@@ -101,7 +101,7 @@ func (m *mover) place(p *pair) (moved dataplane.Set, took time.Duration, err err
 	}
 	for b, path := range want {
 		if moved.Has(uint8(b)) {
-			m.ledger.Moved(p.keyOf(uint8(b), false), uint8(path), at)
+			m.ledger.Moved(p.telemetryPair().Key(uint8(b)), uint8(path), at)
 		}
 	}
 	m.stacks.refit(p)

@@ -279,7 +279,7 @@ func (rd *readings) take(now time.Time) {
 // that has just begun finds them where its predecessor left them. That was at some time since the reading before.
 func (rd *readings) place(r telemetry.Reading, by map[telemetry.Pair]*pair) {
 	var (
-		at            *pair
+		last          *pair
 		own, followed [dataplane.Buckets]dataplane.Choice
 	)
 	for _, f := range r.Flows {
@@ -287,12 +287,12 @@ func (rd *readings) place(r telemetry.Reading, by map[telemetry.Pair]*pair) {
 		if p == nil {
 			continue
 		}
-		if p != at {
+		if p != last {
 			var err error
 			if own, followed, err = p.flows(); err != nil {
 				continue // the peer has just gone
 			}
-			at = p
+			last = p
 		}
 		choice := own[f.Bucket%dataplane.Buckets]
 		if f.Theirs {

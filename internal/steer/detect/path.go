@@ -200,6 +200,9 @@ func (p *Path) Asking(now time.Time) bool {
 	return p.answered.IsZero() && !p.Unasked() && len(p.shots) < kept && now.Sub(p.shots[0].Sent) < p.params.GapNew
 }
 
+// MayTell reports whether silence tells something, or may, as far as is known.
+func (p *Path) MayTell(now time.Time) bool { return p.Telling(now) || p.Asking(now) }
+
 // Unasked reports whether no probe has gone yet.
 func (p *Path) Unasked() bool { return len(p.shots) == 0 }
 

@@ -19,9 +19,6 @@ func reading(from, to, srtt time.Duration, buckets ...uint8) Reading {
 	return r
 }
 
-// ours is a bucket of what that namespace has opened to the peer.
-func ours(netns uint64, bucket uint8) Key { return Key{Netns: netns, Remote: peer(), Bucket: bucket} }
-
 func peer() netip.Addr { return netip.MustParseAddr("10.0.0.2") }
 
 // tally prints accounts as path/epoch=retransmissions, and -n for blanked ones.
@@ -124,7 +121,7 @@ func TestLedger(t *testing.T) {
 		var l Ledger
 		for i, s := range c.steps {
 			if s.at != 0 {
-				l.Moved(ours(1, s.bucket), s.path, s.at)
+				l.Moved(Pair{1, peer()}.Key(s.bucket), s.path, s.at)
 			} else if got := tally(l.Fold(s.reading)); got != s.added {
 				t.Errorf("%s, step %d: %q, not %q", c.name, i, got, s.added)
 			}
@@ -171,11 +168,11 @@ func TestLedgerWhere(t *testing.T) {
 func TestLedgerIsBounded(t *testing.T) {
 	var l Ledger
 	p := Pair{1, peer()}
-	l.Moved(ours(1, 0), 9, 1)
+	l.Moved(p.Key(0), 9, 1)
 	at := time.Second
 	for i := range 10000 {
 		l.Fold(reading(at, at+ms, ms, 0, 1))
-		l.Moved(ours(1, 1), uint8(1+i%2), at+ms)
+		l.Moved(p.Key(1), uint8(1+i%2), at+ms)
 		at += 100 * ms
 	}
 	accounts := accountsOf(&l)
@@ -193,7 +190,7 @@ func TestLedgerIsBounded(t *testing.T) {
 
 func TestLedgerKeepsPairsApart(t *testing.T) {
 	var l Ledger
-	l.Moved(ours(2, 1), 3, 100*ms)
+	l.Moved(Pair{2, peer()}.Key(1), 3, 100*ms)
 	r := reading(200*ms, 300*ms, ms, 1)
 	second := r.Flows[0]
 	second.Netns = 2

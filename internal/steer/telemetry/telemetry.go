@@ -48,6 +48,9 @@ type Pair struct {
 	Remote netip.Addr
 }
 
+// Key is that of the flows in a bucket that this end has opened.
+func (p Pair) Key(bucket uint8) Key { return Key{Netns: p.Netns, Remote: p.Remote, Bucket: bucket} }
+
 // classes is how many octaves an RTT histogram has; the last one is open.
 const classes = 32
 
